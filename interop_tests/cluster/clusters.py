@@ -228,7 +228,7 @@ class Cluster:
 
     @property
     def brokers(self) -> list[ClusterNode]:
-        return [node for node in self.nodes.values() if node.is_broker]
+        return [node for node in list(self.nodes.values()) if node.is_broker]
 
     @property
     def bootstrap(self) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 import threading
-import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -32,6 +32,7 @@ from interop_tests.harness.one_replica import ONE_REPLICA
 from interop_tests.harness.waiting import wait_until
 from interop_tests.harness.wire import Connection
 from interop_tests.share_groups.hand import read_from_start
+from interop_tests.share_groups.sides import STATE_TOPIC
 from interop_tests.share_groups.workers import CONFLUENT, EXPLICIT, Worker
 from interop_tests.streams import application as streams
 from interop_tests.streams.instances import BROKER_SETTINGS
@@ -52,10 +53,16 @@ PROTOCOLS = ("classic", "consumer")
 PARTITIONS = 2
 WITHOUT_SERVICE_S = 20.0
 """The machine of the tests is busy, and one pause of a JVM takes seconds there. What was measured is in the report."""
-SHARE_STUCK_S = 10.0
+POLL_MS = 200
+STUCK_POLLS = 50
+"""Polls in a row without a record after which a member may have met Apache Kafka's lock, and another one takes its place."""
+SILENT_POLLS = 300
+"""The same after which the share group has stopped. They take a minute, and longer on a busy machine."""
 WITH_EFFECT = ("kafkacompat reassign", "kafkacompat quorum remove", "kafkacompat quorum unregister")
 """The steps that clients could notice."""
 TIMEOUT_S = 60.0
+LONG_S = 600.0
+"""Only the end of a wait that something else ends."""
 
 
 class TransactionalWork(Work):
@@ -109,14 +116,39 @@ class ShareReader:
         self.delivered: set[tuple[int, int]] = set()
         self.faults: list[str] = []
         self.progress = Progress([0])
+        self._silent = 0
+        """Polls since the last record."""
+        self._doing = "it has not begun"
+        self._outcomes: deque[object] = deque(maxlen=5)
+        """Of the last acknowledgements."""
+        self._members = 1
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="share reader", daemon=True)
 
     def start(self) -> ShareReader:
         self._thread.start()
-        wait_until(lambda: self.delivered or self.faults, "the share group has a record", TIMEOUT_S)
+        self.wait_for(1)
         self.progress.reset()
         return self
+
+    def goes_on(self) -> None:
+        self.wait_for(len(self.delivered) + 1)
+
+    def wait_for(self, count: int) -> None:
+        """Wait until it has had this number of records, as long as its polls are answered."""
+
+        def is_over() -> bool:
+            return bool(len(self.delivered) >= count or self.faults or self._silent >= SILENT_POLLS)
+
+        wait_until(is_over, "the share group goes on", LONG_S)
+        assert not self.faults, self.faults
+        assert len(self.delivered) >= count, self.describe()
+
+    def describe(self) -> str:
+        return (
+            f"the share group had {len(self.delivered)} records, and none in {self._silent} polls. "
+            f"Member {self._members} of it now: {self._doing}. The last acknowledgements: {list(self._outcomes)}"
+        )
 
     def end(self) -> None:
         self._ended.set()
@@ -129,22 +161,30 @@ class ShareReader:
 
     def _run(self) -> None:
         worker = self._make()
-        since = time.monotonic()
+        empty = 0
         try:
             while not self._ended.is_set():
-                records = worker.poll(200)
+                self._doing = "a poll"
+                records = worker.poll(POLL_MS)
                 if records:
-                    since = time.monotonic()
+                    self._silent = empty = 0
                     self.progress.note(0)
                     self.delivered.update((each.partition, each.offset) for each in records)
+                    self._doing = "an acknowledgement"
                     worker.acknowledge("accept", records)
                     # If a leader moves meanwhile, the outcome is an error, and it may have been taken or come again.
-                    worker.commit()
-                elif time.monotonic() - since > SHARE_STUCK_S and self._may_be_stuck():
+                    self._outcomes.append(worker.commit().outcome)
+                    continue
+                self._silent += 1
+                empty += 1
+                if empty >= STUCK_POLLS and self._may_be_stuck():
                     # Apache Kafka keeps the lock of a share fetch that expires while it reads the state.
+                    self._doing = "another member takes its place"
                     worker.kill()
                     worker = self._make()
-                    since = time.monotonic()
+                    self._members += 1
+                    self.progress.pass_over(0)
+                    empty = 0
         except AssertionError as error:
             self.faults.append(str(error))
         finally:
@@ -179,7 +219,10 @@ class Life:
         self._count_words()
 
     def _may_be_stuck(self) -> bool:
-        return any(each.kind == APACHE for each in self._cluster.brokers)
+        """Whether Apache Kafka leads what the share group reads."""
+        nodes = self._cluster.nodes
+        led = (self._cluster.ask(lambda wire: views.partitions(wire, MOVED)) or {}).values()
+        return any(node.kind == APACHE for each in led if (node := nodes.get(each.leader)) is not None)
 
     def _teller(self, protocol: str) -> Callable[[], dict[int, int] | None]:
         """What the coordinator of a group at work tells of its commits. None while there is none."""
@@ -218,12 +261,12 @@ class Life:
             work.wait_for_progress(records=5)
         for load in self._loads:
             load.goes_on()
-        before = len(self._share.delivered)
-        wait_until(
-            lambda: len(self._share.delivered) > before or self._share.faults,
-            "the share group goes on",
-            TIMEOUT_S,
-        )
+        try:
+            self._share.goes_on()
+        except AssertionError as error:
+            led = self._cluster.ask(views.all_partitions) or {}
+            shown = {key: each for key, each in led.items() if key[0] in (MOVED, STATE_TOPIC)}
+            raise AssertionError(f"{self._cluster.logs()}\n{shown}\n{error}") from None
         self._count_words()
 
     def _clocks(self) -> dict[str, Progress]:
@@ -254,11 +297,7 @@ class Life:
         for load in self._loads:
             load.end()
         sent = sum(sum(work.sent.values()) for work in self._works)
-        wait_until(
-            lambda: len(self._share.delivered) >= sent or self._share.faults,
-            "the share group has all",
-            TIMEOUT_S,
-        )
+        self._share.wait_for(sent)
         self._share.stop()
         # Who starts now has to know the nodes of now.
         self.application.bootstrap = bootstrap

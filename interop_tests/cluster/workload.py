@@ -47,6 +47,11 @@ class Progress:
             self._longest[partition] = max(self._longest[partition], now - self._last[partition])
             self._last[partition] = now
 
+    def pass_over(self, partition: int) -> None:
+        """What has passed since the last success does not count."""
+        with self._lock:
+            self._last[partition] = time.monotonic()
+
     def longest_gap_s(self) -> float:
         """The longest gap of any partition, including the time up to now."""
         now = time.monotonic()
@@ -80,15 +85,19 @@ class Work:
         """Whether the client took a new producer epoch on the way. Known after it has stopped."""
         self._bootstrap = bootstrap
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
 
     def start(self) -> Work:
         self._thread.start()
-        wait_until(
-            lambda: all(self.acknowledged.values()), f"{self.name} has produced everywhere", STALL_TIMEOUT_S
-        )
+        self.wait_for_progress(records=1)
         self.progress.reset()
         return self
+
+    def _work(self) -> None:
+        try:
+            self._run()
+        except Exception as error:
+            self.failures.append(f"{self.name}: {error!r}")
 
     def wait_for_progress(self, timeout_s: float = STALL_TIMEOUT_S, records: int = 20) -> float:
         """Wait until every partition has this many more acknowledged records. Returns the longest gap so far in

@@ -9,8 +9,8 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -65,11 +65,13 @@ def heartbeat(group: str, epoch: int, topic: str | None) -> dict[str, Any]:
 def initialize(find: FindAddress, groups: Sequence[str], topic: str, partitions: int = 1) -> None:
     """A member of each group joins until all partitions have their first state, and leaves."""
     epochs = dict.fromkeys(groups, 0)
+    told: deque[str] = deque(maxlen=5)
 
     def beat(connection: Connection, group: str) -> bool:
         epoch = epochs[group]
         asked = heartbeat(group, epoch, None if epoch else topic)
         answer = connection.call("ShareGroupHeartbeat", 1, asked)
+        told.append(f"{group}: {answer}")
         epochs[group] = answer["MemberEpoch"] if answer["ErrorCode"] == 0 else 0
         given = (answer["Assignment"] or {}).get("TopicPartitions", [])
         if sum(len(each["Partitions"]) for each in given) < partitions:
@@ -79,15 +81,22 @@ def initialize(find: FindAddress, groups: Sequence[str], topic: str, partitions:
 
     def are_initialized() -> bool:
         address = find()
-        with suppress(*BROKEN):
+        try:
             if address is not None:
                 with Connection(address, timeout_s=5) as connection:
                     for group in list(epochs):
                         if beat(connection, group):
                             del epochs[group]
+        except BROKEN as error:
+            told.append(repr(error))
+            # The assignment may have been in the answer that was lost, and is told again to a member that joins.
+            epochs.update(dict.fromkeys(epochs, 0))
         return not epochs
 
-    wait_until(are_initialized, f"{topic} has its state in {groups}", interval_s=0.1)
+    try:
+        wait_until(are_initialized, f"{topic} has its state in {groups}", interval_s=0.1)
+    except AssertionError as error:
+        raise AssertionError(f"{error}\nleft: {epochs}, the last answers: {list(told)}") from None
 
 
 class Asked(NamedTuple):
