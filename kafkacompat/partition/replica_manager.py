@@ -284,7 +284,7 @@ class ReplicaManager:
                     continue
                 log, traffic = core.log, core.traffic
                 traffic.produces += 1
-                _, _, _, size, codec, count, _, latest_ms, producer_id, producer_epoch, sequence = facts
+                _, _, _, size, codec, count, _, latest_ms, producer_id, producer_epoch, sequence, _ = facts
                 info = None
                 try:
                     first_offset = log.append_next(
@@ -361,9 +361,9 @@ class ReplicaManager:
                         return None
                 batch = frame[facts[1] : facts[2]]
                 codec = facts[4]
-                if codec:
-                    if config.max_decompressed_message_bytes < PlainAllowance.unpacked_bytes:
-                        return None
+                if codec and config.max_decompressed_message_bytes < PlainAllowance.unpacked_bytes:
+                    return None
+                if not facts[11]:
                     if allowance is None:
                         allowance = request.allowance()
                         if allowance is None:

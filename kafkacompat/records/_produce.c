@@ -7,6 +7,9 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include "_record.h"
+#ifndef _WIN32
+#include <dlfcn.h>
+#endif
 
 #define BYTES_MOST (2 * 1024 * 1024)
 #define PARTITIONS_MOST 128
@@ -20,6 +23,7 @@
 #define LOG_OVERHEAD 12
 #define CHECKED_FROM 21
 #define CODECS 7
+#define LZ4 3
 #define ZSTD 4
 #define UUID_SIZE 16
 
@@ -128,6 +132,97 @@ crc32c(const uint8_t *at, size_t size)
     return ~crc_by_tables(~0u, at, size);
 }
 
+/* LZ4, by the library that the package lz4 brings for its own module: its functions are found there by name, so nothing is linked.
+   Where they are not found no batch with a codec is opened here. */
+
+#define UNPACKED_MOST (1024 * 1024)
+#define UNPACKED_A_CALL (4 * 1024 * 1024)
+#define LZ4_MAGIC 0x184D2204u
+#define LZ4_VERSION 0x40
+#define LZ4_INDEPENDENT 0x20
+#define LZ4_CONTENT_SIZE 0x08
+#define LZ4_LEAST_SIZE_ID 4
+#define LZ4_NOT_PACKED 0x80000000u
+#define LZ4_WINDOW (64 * 1024)
+
+/* LZ4_decompress_safe_usingDict: source, destination, size, room, dictionary, its size. The bytes written, or a negative number. */
+typedef int (*UnpackBlock)(const char *, char *, int, int, const char *, int);
+
+static UnpackBlock unpack_block;
+
+/* Of the batch that is looked at. Memory that is asked for anew would be cleared by the system page by page. */
+static uint8_t unpacked[UNPACKED_MOST];
+
+static inline uint64_t
+little_endian(const uint8_t *at, int size)
+{
+    uint64_t value = 0;
+    for (int i = size - 1; i >= 0; i--)
+        value = value << 8 | at[i];
+    return value;
+}
+
+static inline uint32_t
+rotated(uint32_t value, int bits)
+{
+    return value << bits | value >> (32 - bits);
+}
+
+/* XXH32 of less than 16 bytes, with the seed 0. */
+static uint32_t
+short_xxh32(const uint8_t *at, int size)
+{
+    uint32_t hash = 374761393u + (uint32_t)size;
+    for (; size >= 4; size -= 4, at += 4)
+        hash = rotated(hash + (uint32_t)little_endian(at, 4) * 3266489917u, 17) * 668265263u;
+    for (; size; size--, at++)
+        hash = rotated(hash + *at * 374761393u, 11) * 2654435761u;
+    hash = (hash ^ hash >> 15) * 2246822519u;
+    hash = (hash ^ hash >> 13) * 3266489917u;
+    return hash ^ hash >> 16;
+}
+
+/* The bytes of a frame, in `unpacked`: how many they are. -1 if they are more than `most`, for whatever is wrong, for checksums
+   besides that of the header, and for a dictionary. */
+static int64_t
+unpack_frame(Cursor packed, int64_t most)
+{
+    if (packed.end - packed.at < 7 || little_endian(packed.at, 4) != LZ4_MAGIC)
+        return -1;
+    const uint8_t *header = packed.at + 4;
+    int flags = header[0], size_id = header[1] >> 4, header_size = flags & LZ4_CONTENT_SIZE ? 10 : 2;
+    if ((flags & ~(LZ4_INDEPENDENT | LZ4_CONTENT_SIZE)) != LZ4_VERSION || header[1] & 0x8F || size_id < LZ4_LEAST_SIZE_ID
+        || packed.end - header <= header_size || header[header_size] != (short_xxh32(header, header_size) >> 8 & 0xFF))
+        return -1;
+    int64_t block_most = (int64_t)1 << (8 + 2 * size_id), done = 0;
+    for (packed.at = header + header_size + 1; packed.end - packed.at >= 4;) {
+        uint32_t size = (uint32_t)little_endian(packed.at, 4);
+        packed.at += 4;
+        if (!size) {
+            int64_t told = flags & LZ4_CONTENT_SIZE ? (int64_t)little_endian(header + 2, 8) : done;
+            return packed.at == packed.end && told == done ? done : -1;
+        }
+        int is_packed = !(size & LZ4_NOT_PACKED);
+        int64_t room = most - done < block_most ? most - done : block_most;
+        int64_t made = size &= ~LZ4_NOT_PACKED;
+        if (!size || size > block_most || size > packed.end - packed.at)
+            return -1;
+        if (is_packed) {
+            int64_t window = flags & LZ4_INDEPENDENT ? 0 : done < LZ4_WINDOW ? done : LZ4_WINDOW;
+            made = unpack_block((const char *)packed.at, (char *)unpacked + done, (int)size, (int)room,
+                                (const char *)unpacked + done - window, (int)window);
+            if (made <= 0)
+                return -1;
+        } else if (made > room)
+            return -1;
+        else
+            memcpy(unpacked + done, packed.at, made);
+        done += made;
+        packed.at += size;
+    }
+    return -1;
+}
+
 /* Fields of the request. Each reader returns 0 if the end cuts the field off, or if it is unusual. */
 
 static inline uint64_t
@@ -211,6 +306,7 @@ typedef struct {
     int16_t producer_epoch;
     int32_t sequence;
     int64_t nulls;
+    int is_read;
 } Batch;
 
 typedef struct {
@@ -219,6 +315,8 @@ typedef struct {
     int64_t records_most;
     int64_t headers_most;
     int64_t headers_a_record;
+    int64_t unpacked_most;
+    int64_t unpacked_left;
 } Bounds;
 
 /* The header of the only batch of a partition: complete, of a client, and nothing in it to refuse or to change. */
@@ -241,22 +339,22 @@ read_header(Batch *batch, int zstd_allowed, int64_t records_most)
     batch->producer_epoch = (int16_t)big_endian(at + 51, 2);
     batch->sequence = (int32_t)big_endian(at + 53, 4);
     batch->count = (int32_t)big_endian(at + 57, 4);
-    batch->nulls = 0;
+    batch->nulls = batch->is_read = 0;
     if (batch->count <= 0 || batch->count > records_most || last_offset_delta + 1 != batch->count)
         return 0;
     return batch->producer_id < 0 || batch->sequence >= 0;
 }
 
-/* All records of a batch without compression. */
+/* All records of a batch. */
 static int
-read_records(Batch *batch, Bounds *bounds)
+read_records(Batch *batch, Cursor body, Bounds *bounds)
 {
-    Cursor body = {batch->batch + HEADER_SIZE, batch->batch + batch->size};
+    const uint8_t *base = body.at;
     int64_t row[FIELDS], least = 0, greatest = INT64_MIN, headers = 0;
     if (batch->count > (body.end - body.at) / LEAST_RECORD)
         return 0;
     for (int32_t i = 0; i < batch->count; i++) {
-        int64_t found = read_record(&body, batch->batch, i, bounds->headers_a_record, row);
+        int64_t found = read_record(&body, base, i, bounds->headers_a_record, row);
         if (found < 0)
             return 0;
         headers += found;
@@ -274,7 +372,25 @@ read_records(Batch *batch, Bounds *bounds)
         || __builtin_add_overflow(batch->base_ms, least, &batch->earliest_ms))
         return 0;
     bounds->units -= (batch->count + headers) / PER_UNIT;
+    batch->is_read = 1;
     return 1;
+}
+
+/* The records of a batch with a codec, if it can be opened here. The others are left unread. 0 if they cannot be plain. */
+static int
+read_packed(Batch *batch, Cursor packed, Bounds *bounds)
+{
+    if (batch->codec != LZ4 || unpack_block == NULL || bounds->unpacked_most <= 0)
+        return 1;
+    int64_t most = bounds->unpacked_most < bounds->unpacked_left ? bounds->unpacked_most : bounds->unpacked_left;
+    int64_t size = unpack_frame(packed, most);
+    if (size < 0) {
+        int had_room = most == bounds->unpacked_most;
+        bounds->unpacked_most = 0; /* it took time too, so no further batch is tried */
+        return had_room;
+    }
+    bounds->unpacked_left -= size;
+    return read_records(batch, (Cursor){unpacked, unpacked + size}, bounds);
 }
 
 /* Topics, partitions and headers of batches. 0 if anything is unusual. */
@@ -348,7 +464,7 @@ facts_of(const Topic *topic, const Batch *batches, const uint8_t *base, int vers
         const Batch *batch = batches + i;
         int64_t start = batch->batch - base;
         int64_t row[] = {batch->index, start, start + batch->size, batch->size, batch->codec, batch->count, batch->base_ms,
-                         batch->max_ms, batch->producer_id, batch->producer_epoch, batch->sequence};
+                         batch->max_ms, batch->producer_id, batch->producer_epoch, batch->sequence, batch->is_read};
         PyObject *facts = numbers(row, sizeof row / sizeof *row);
         if (facts == NULL)
             Py_CLEAR(list);
@@ -393,25 +509,26 @@ result_of(int acks, int32_t timeout_ms, int64_t units, int32_t topics, const Top
     Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(read_produce_doc,
-"read_produce(frame, position, version, units, partition_units, records_most, headers_most, headers_a_record)\n\
+PyDoc_STRVAR(read_request_doc,
+"read_request(frame, position, version, units, partition_units, records_most, headers_most, headers_a_record, unpacked_most)\n\
 The facts of a plain Produce request (see plain_produce.py), or None.");
 
 static PyObject *
-read_produce(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
+read_request(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
 {
-    long long given[7];
-    if (nargs != 8) {
-        PyErr_SetString(PyExc_TypeError, "read_produce takes 8 arguments");
+    long long given[8];
+    if (nargs != 9) {
+        PyErr_SetString(PyExc_TypeError, "read_request takes 9 arguments");
         return NULL;
     }
-    for (int i = 0; i < 7; i++) {
+    for (int i = 0; i < 8; i++) {
         given[i] = PyLong_AsLongLong(args[i + 1]);
         if (given[i] == -1 && PyErr_Occurred())
             return NULL;
     }
     int64_t position = given[0], version = given[1];
-    Bounds bounds = {given[2], given[3], given[4], given[5], given[6]};
+    int64_t unpacked_most = given[7] < UNPACKED_MOST ? given[7] : UNPACKED_MOST;
+    Bounds bounds = {given[2], given[3], given[4], given[5], given[6], unpacked_most, UNPACKED_A_CALL};
     Py_buffer frame;
     if (PyObject_GetBuffer(args[0], &frame, PyBUF_SIMPLE) < 0)
         return NULL;
@@ -438,7 +555,8 @@ read_produce(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
         const uint8_t *at = batches[i].batch;
         if (crc32c(at + CHECKED_FROM, batches[i].size - CHECKED_FROM) != (uint32_t)big_endian(at + 17, 4))
             goto unusual;
-        if (!batches[i].codec && !read_records(batches + i, &bounds))
+        Cursor rest = {at + HEADER_SIZE, at + batches[i].size};
+        if (batches[i].codec ? !read_packed(batches + i, rest, &bounds) : !read_records(batches + i, rest, &bounds))
             goto unusual;
     }
     result = result_of(acks, timeout_ms, bounds.units, count, topics, batches, base, (int)version);
@@ -598,8 +716,34 @@ checksum(PyObject *module, PyObject *args)
     return PyLong_FromUnsignedLong(crc);
 }
 
+PyDoc_STRVAR(use_lz4_doc,
+"use_lz4(path)\n\
+Unpack lz4 by the library in the extension module at this path, from now on. Whether its functions are found there.");
+
+static PyObject *
+use_lz4(PyObject *module, PyObject *path)
+{
+    PyObject *bytes;
+    UnpackBlock found = NULL;
+    if (!PyUnicode_FSConverter(path, &bytes))
+        return NULL;
+#ifndef _WIN32
+    /* It stays loaded as long as the process. */
+    void *opened = dlopen(PyBytes_AS_STRING(bytes), RTLD_NOW | RTLD_LOCAL);
+    if (opened != NULL)
+        found = (UnpackBlock)dlsym(opened, "LZ4_decompress_safe_usingDict");
+    if (found != NULL)
+        unpack_block = found;
+    else if (opened != NULL)
+        dlclose(opened);
+#endif
+    Py_DECREF(bytes);
+    return PyBool_FromLong(found != NULL);
+}
+
 static PyMethodDef methods[] = {
-    {"read_produce", (PyCFunction)(void (*)(void))read_produce, METH_FASTCALL, read_produce_doc},
+    {"read_request", (PyCFunction)(void (*)(void))read_request, METH_FASTCALL, read_request_doc},
+    {"use_lz4", use_lz4, METH_O, use_lz4_doc},
     {"answer_produce", (PyCFunction)(void (*)(void))answer_produce, METH_FASTCALL, answer_produce_doc},
     {"checksum", checksum, METH_VARARGS, checksum_doc},
     {NULL, NULL, 0, NULL},

@@ -5,7 +5,7 @@ from typing import Any
 from kafkacompat.ports import Buffer
 from kafkacompat.records.plain_produce import TopicFacts
 
-def read_produce(
+def read_request(
     frame: Buffer,
     position: int,
     version: int,
@@ -14,9 +14,11 @@ def read_produce(
     records_most: int,
     headers_most: int,
     headers_a_record: int,
+    unpacked_most: int,
     /,
 ) -> tuple[int, int, int, list[TopicFacts]] | None: ...
 def answer_produce(
     version: int, topics: list[TopicFacts], results: list[tuple[int, int] | Any], /
 ) -> bytes | None: ...
 def checksum(data: Buffer, by_instruction: bool, /) -> int: ...
+def use_lz4(path: str, /) -> bool: ...

@@ -5,16 +5,21 @@ Most requests are plain: no transaction, each partition named once with one batc
 checksums, valid records, and little enough for one step of the loop. _produce.c tells about such requests only. It judges
 nothing and knows no setting of a topic. For any other request it returns nothing, and the decoder of wire/ and validate.py
 say what is wrong. A build without a compiler takes that way for all requests. Tests hold the two ways equal.
+
+_produce.c opens batches with lz4 itself, block by block, in memory that it uses again. It is linked with no library: it is shown
+the one in the extension module of the package lz4. Where it finds nothing there, and for other codecs and unusual frames, a batch
+is left unread, and opened here.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from struct import Struct as Layout
 from typing import Any, TypeAlias
 
 from kafkacompat.ports import LogRefused
 from kafkacompat.records.batch import HEADER_SIZE
-from kafkacompat.records.compression import UNPACKING_COST
+from kafkacompat.records.compression import LZ4, UNPACKING_COST, library
 from kafkacompat.records.limits import BatchLimits, RecordLimitExceeded
 from kafkacompat.records.record import RecordMalformed
 from kafkacompat.records.scan import NULL_KEYS, scan
@@ -31,18 +36,18 @@ from kafkacompat.wire.primitives import write_uvarint
 try:
     from kafkacompat.records import _produce
 
-    _parse, _pack = _produce.read_produce, _produce.answer_produce
+    _parse, _pack, _use_lz4 = _produce.read_request, _produce.answer_produce, _produce.use_lz4
 except (ImportError, AttributeError):  # it was not compiled, or from another source text
-    _parse = _pack = None  # type: ignore[assignment]
+    _parse = _pack = _use_lz4 = None  # type: ignore[assignment]
 
-BatchFacts: TypeAlias = "tuple[int, int, int, int, int, int, int, int, int, int, int]"
+BatchFacts: TypeAlias = "tuple[int, int, int, int, int, int, int, int, int, int, int, int]"
 """(partition index, start and end in the frame, size, codec, record count, base timestamp and latest timestamp in ms, producer
-id, producer epoch, base sequence)."""
+id, producer epoch, base sequence, whether the records were read)."""
 TopicSummary: TypeAlias = "tuple[int, int, int, int, int]"
 """Of all batches of a topic: (size of the largest, a bit for each codec, earliest and latest timestamp in ms, NULL_KEYS if a key
 is null).
 
-With a codec the records are not read: the earliest timestamp is the base timestamp, and no key counts as null.
+Of a batch that was not read the earliest timestamp is the base timestamp, and no key counts as null.
 """
 TopicFacts: TypeAlias = "tuple[Any, list[BatchFacts], TopicSummary]"
 """(name or, from version 13 on, id; its partitions; what all of them have together)."""
@@ -56,7 +61,7 @@ class PlainAllowance(Allowance):
 
 
 class PlainProduce:
-    """A request whose batches are valid as far as no topic's settings are concerned. Batches with a codec are not opened."""
+    """A request whose batches are valid as far as no topic's settings are concerned, but for those that were not read."""
 
     __slots__ = ("acks", "frame", "position", "timeout_ms", "topics", "units", "version")
 
@@ -77,15 +82,15 @@ class PlainProduce:
         self.acks = acks
         self.timeout_ms = timeout_ms
         self.units = units
-        """Units of an Allowance that are left for batches with a codec."""
+        """Units of an Allowance that are left for batches that were not read."""
         self.topics = topics
 
     def allowance(self) -> PlainAllowance | None:
-        """For its batches with a codec. None if they have more bytes than it allows."""
+        """For its batches that were not read. None if they have more bytes than it allows."""
         cost = 0
         for _, batches, _ in self.topics:
             for facts in batches:
-                if facts[4]:
+                if not facts[11]:
                     cost += facts[3] * UNPACKING_COST[facts[4]]
         if cost > PlainAllowance.packed_bytes:
             return None
@@ -107,8 +112,22 @@ def parse_produce(frame: memoryview, position: int, version: int, limits: BatchL
         limits.records,
         limits.headers,
         limits.headers_a_record,
+        min(limits.unpacked_bytes, PlainAllowance.unpacked_bytes),
     )
     return None if found is None else PlainProduce(frame, position, version, *found)
+
+
+_has_shown_lz4 = False
+
+
+def _show_lz4() -> None:
+    """Have _produce.c open the next batches with lz4, by the library that opens this one."""
+    global _has_shown_lz4
+    _has_shown_lz4 = True
+    if _use_lz4 is None:
+        return
+    with suppress(OSError, AttributeError, TypeError):  # no library now, or one without a file of its own
+        _use_lz4(library("lz4.frame._frame").__file__)
 
 
 def scan_packed(
@@ -122,6 +141,8 @@ def scan_packed(
 ) -> tuple[int, int] | None:
     """(earliest timestamp in ms, NULL_KEYS if a key is null) of a batch with a codec. None if the batch is not plain, or if
     it takes more than the allowance."""
+    if codec == LZ4 and not _has_shown_lz4:
+        _show_lz4()
     try:
         body = unpacked_at_once(codec, batch[HEADER_SIZE:], limits, allowance)
         position, found, units, headers, least, greatest, nulls, _ = scan(

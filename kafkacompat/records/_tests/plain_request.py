@@ -5,9 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import lz4.block
+import xxhash
+
 from kafkacompat.records._tests.plain_decoder import decoded
 from kafkacompat.records.batch import CODEC_MASK, HEADER_SIZE, BatchCorrupt, crc_of, parse_header
-from kafkacompat.records.compression import ZSTD
+from kafkacompat.records.compression import LZ4, ZSTD
 from kafkacompat.records.record import RecordMalformed
 from kafkacompat.records.scan import NULL_KEYS
 from kafkacompat.wire.codec import decode, encode
@@ -19,10 +22,25 @@ PARTITIONS_MOST = 128
 NAME_MOST = 249
 """Bytes of the longest name that a topic may have."""
 RECORDS_A_UNIT = 16
+UNPACKED_MOST = 1024 * 1024
+UNPACKED_A_CALL = 4 * UNPACKED_MOST
+LZ4_MAGIC = b"\x04\x22\x4d\x18"
 
 
 class Unusual(Exception):
     """The request is not plain."""
+
+
+class Unread(Exception):
+    """A batch with a codec is not opened."""
+
+
+class Room:
+    """What the batches of a request may unpack to."""
+
+    def __init__(self, most: int) -> None:
+        self.most = min(most, UNPACKED_MOST)
+        self.left = UNPACKED_A_CALL
 
 
 def require(condition: bool) -> None:
@@ -39,7 +57,9 @@ def parsed(
     records_most: int,
     headers_most: int,
     headers_a_record: int,
+    unpacked_most: int,
 ) -> tuple[int, int, int, list[Any]] | None:
+    room = Room(unpacked_most)
     try:
         require(len(frame) <= BYTES_MOST)
         body = bytes(frame[position:])
@@ -70,7 +90,7 @@ def parsed(
         for *_, records in batches:
             check_header(records, version, records_most)
         for rows, kept, index, start, records in batches:
-            row, earliest_ms, nulls, units = facts(records, units, headers_most, headers_a_record)
+            row, earliest_ms, nulls, units = facts(records, units, headers_most, headers_a_record, room)
             rows.append((index, start, start + len(records), len(records), *row))
             kept.append((len(records), row[0], earliest_ms, row[3], nulls))
         return (
@@ -100,15 +120,16 @@ def check_header(records: bytes, version: int, records_most: int) -> None:
 
 
 def facts(
-    records: bytes, units: int, headers_most: int, headers_a_record: int
+    records: bytes, units: int, headers_most: int, headers_a_record: int, room: Room
 ) -> tuple[tuple[int, ...], int, int, int]:
     """A row without the place of its batch, the earliest timestamp, whether there is a null key, and the units that are left."""
     header = parse_header(records)
     require(crc_of(records) == header.crc)
     base_ms = earliest_ms = header.base_timestamp_ms
     nulls = 0
-    if not header.codec:
-        found = decoded(records[HEADER_SIZE:], header.record_count)
+    body = opened(header.codec, records[HEADER_SIZE:], room)
+    if body is not None:
+        found = decoded(body, header.record_count)
         require([each.offset_delta for each in found] == list(range(header.record_count)))
         require(all(len(each.headers) <= headers_a_record for each in found))
         headers = sum(len(each.headers) for each in found)
@@ -128,5 +149,54 @@ def facts(
         header.producer_id,
         header.producer_epoch,
         header.base_sequence,
+        int(body is not None),
     )
     return row, earliest_ms, nulls, units
+
+
+def opened(codec: int, body: bytes, room: Room) -> bytes | None:
+    """The records. None if the batch is left unread."""
+    if not codec:
+        return body
+    if codec != LZ4 or room.most <= 0:
+        return None
+    most = min(room.most, room.left)
+    try:
+        unpacked = unpacked_lz4(body, most)
+    except (Unread, lz4.block.LZ4BlockError):
+        require(most == room.most)
+        room.most = 0
+        return None
+    room.left -= len(unpacked)
+    return unpacked
+
+
+def unpacked_lz4(body: bytes, most: int) -> bytes:
+    """The content of one frame with no other checksum than that of its header."""
+    told = bool(body[4] & 0x08) if len(body) >= 7 else False
+    header = body[4 : 14 if told else 6]
+    at = 4 + len(header) + 1
+    if len(body) < max(at, 7) or body[:4] != LZ4_MAGIC or header[0] & 0xD7 != 0x40 or header[1] & 0x8F:
+        raise Unread
+    if header[1] >> 4 < 4 or body[at - 1] != xxhash.xxh32(header).intdigest() >> 8 & 0xFF:
+        raise Unread
+    block_most, unpacked = 1 << 8 + 2 * (header[1] >> 4), b""
+    while len(body) - at >= 4:
+        size = int.from_bytes(body[at : at + 4], "little")
+        at += 4
+        if not size:
+            if at != len(body) or (told and int.from_bytes(header[2:], "little") != len(unpacked)):
+                raise Unread
+            return unpacked
+        is_packed, size = size < 1 << 31, size & 0x7FFFFFFF
+        part, left = body[at : at + size], min(block_most, most - len(unpacked))
+        if not size or size > block_most or len(part) < size:
+            raise Unread
+        if is_packed:
+            window = b"" if header[0] & 0x20 else unpacked[-65536:]
+            part = lz4.block.decompress(part, uncompressed_size=left, dict=window) if left else b""
+        if not part or len(part) > left:
+            raise Unread
+        unpacked += part
+        at += size
+    raise Unread

@@ -4,24 +4,28 @@ a broker refuse, and what it finds is what they find."""
 from __future__ import annotations
 
 import itertools
+import random
 import struct
+from pathlib import Path
 from typing import Any
 
+import lz4.frame
 import pytest
+import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkacompat.config import LogConfig
 from kafkacompat.records import plain_produce
 from kafkacompat.records._tests.bombs import batch_around, record_of_headers, tiny_records
-from kafkacompat.records._tests.plain_request import BYTES_MOST, parsed
+from kafkacompat.records._tests.plain_request import BYTES_MOST, UNPACKED_A_CALL, UNPACKED_MOST, parsed
 from kafkacompat.records._tests.test_scan import hostile_bodies, one_record
 from kafkacompat.records.batch import CRC_POSITION, HEADER, HEADER_SIZE, build_batch, crc_of
-from kafkacompat.records.compression import compress
+from kafkacompat.records.compression import LZ4, compress, decompress
 from kafkacompat.records.crc import crc32c
 from kafkacompat.records.limits import BatchLimits
 from kafkacompat.records.plain_produce import PlainAllowance, parse_produce, scan_packed
-from kafkacompat.records.record import Record
+from kafkacompat.records.record import Record, encode_records
 from kafkacompat.records.scan import scan_in_python
 from kafkacompat.records.validate import (
     BATCH_UNITS,
@@ -43,8 +47,10 @@ pytestmark = pytest.mark.skipif(
 )
 
 NOW_MS = 1_700_000_000_000
-EVERYTHING = (1 << 40, 1, 1 << 62, 1 << 62, 1 << 62)
-"""Units, units of a partition, records, headers, headers of a record."""
+EVERYTHING = (1 << 40, 1, 1 << 62, 1 << 62, 1 << 62, 1 << 62)
+"""Units, units of a partition, records, headers, headers of a record, unpacked bytes."""
+if _produce is not None and hasattr(_produce, "use_lz4"):
+    assert _produce.use_lz4(lz4.frame._frame.__file__)
 
 
 def request(*batches: bytes | bytearray | None, acks: int = -1, **fields: Any) -> ProduceRequest:
@@ -60,7 +66,7 @@ def both(
     """What both find in a request; they must agree."""
     frame = before + bytes(body)
     arguments = (frame, len(before), version, *bounds)
-    found = _produce.read_produce(*arguments)
+    found = _produce.read_request(*arguments)
     assert found == parsed(*arguments)
     return found
 
@@ -115,7 +121,38 @@ def changed_headers(draw: st.DrawFn) -> bytes:
     return bytes(batch)
 
 
+@st.composite
+def lz4_frames(draw: st.DrawFn) -> tuple[bytes, int]:
+    """Frames of all kinds, also of several blocks, whole or damaged behind any correct checksum of the header. And a count."""
+    kind = draw(st.integers(0, 3))
+    if kind == 0:
+        body, count = draw(hostile_bodies())
+    else:
+        value = draw(st.binary(max_size=40)) * draw(st.sampled_from([1, 3, 3000]))
+        sizes = draw(st.lists(st.sampled_from([0, 9, 30_000, 70_000]), min_size=1, max_size=4))
+        made = [Record(at, 0, None, bytes(size) + value) for at, size in enumerate(sizes)]
+        body, count = bytes(encode_records(made, 0)), len(made)
+    frame = bytearray(
+        lz4.frame.compress(
+            body,
+            block_size=draw(st.integers(4, 7)),
+            block_linked=draw(st.booleans()),
+            store_size=draw(st.booleans()),
+            content_checksum=draw(st.sampled_from([False, False, True])),
+            block_checksum=draw(st.sampled_from([False, False, True])),
+        )
+    )
+    for _ in range(draw(st.sampled_from([0, 0, 1, 2]))):
+        at = draw(st.integers(0, min(len(frame), 24)) | st.integers(0, len(frame)))
+        frame[at : at + draw(st.integers(0, 3))] = draw(st.binary(max_size=3) | st.just(b"\x80"))
+    end = 14 if len(frame) > 14 and frame[4] & 0x08 else 6
+    if len(frame) > end and draw(st.booleans()):
+        frame[end] = xxhash.xxh32(bytes(frame[4:end])).intdigest() >> 8 & 0xFF
+    return bytes(frame), count
+
+
 any_records = st.one_of(
+    lz4_frames().map(lambda made: bytes(batch_around(made[0], LZ4, made[1]))),
     batches,
     batches,
     hostile_batches,
@@ -156,6 +193,7 @@ bounds_of_both = st.tuples(
     st.sampled_from([1 << 40, 2]),
     st.sampled_from([1 << 40, 2, 0]),
     st.sampled_from([1 << 40, 1, 0]),
+    st.sampled_from([1 << 40, 1 << 40, 60, 0, -1]),
 )
 
 
@@ -205,11 +243,12 @@ def test_a_plain_request_is_found_whole_and_never_a_part_of_it(version: int) -> 
     assert [row[0] for row in rows] == [0, 1, 2]
     assert [row[4] for row in rows] == [0, 0, 3]
     assert rows[1][8:11] == (7, 1, 9)
+    assert [row[11] for row in rows] == [1, 1, 1]
     frame = b"header" + body
     for part, row in zip(made.topic_data[0].partition_data, rows, strict=True):
         assert frame[row[1] : row[2]] == part.records
     for end in range(len(body)):
-        assert _produce.read_produce(bytes(body[:end]), 0, version, *EVERYTHING) is None
+        assert _produce.read_request(bytes(body[:end]), 0, version, *EVERYTHING) is None
     assert both(bytes(body) + b"\0", version) is None
 
 
@@ -221,10 +260,12 @@ def test_nothing_is_accepted_that_the_checks_refuse(records: Any, version: int) 
     found = parse_produce(memoryview(bytearray(body)), 0, version, BatchLimits())
     if found is None:
         return
-    ((_, (row,), _),) = found.topics
+    ((_, (row,), summary),) = found.topics
     view = memoryview(bytearray(body))[row[1] : row[2]]
     if row[4]:
         seen = scan_packed(view, row[4], row[5], row[6], row[7], BatchLimits(), Allowance())
+        if row[11]:
+            assert seen == (summary[2], summary[4])
         if seen is None:
             return
     batch = validate_produce(view, LogConfig(message_timestamp_after_max_ms=1 << 62), NOW_MS)
@@ -320,7 +361,7 @@ def test_a_request_has_so_many_partitions_and_bytes_at_most() -> None:
 def test_work_is_counted_and_bounded() -> None:
     body = encode(request(build_batch([Record(at, 0, b"k", b"v", (("h", None),)) for at in range(160)])), 9)
     for units, left in ((21 + 48, 1), (20 + 48, 0), (19 + 48, None)):
-        found = both(body, 9, (units, 48, 1 << 40, 1 << 40, 1 << 40))
+        found = both(body, 9, (units, 48, 1 << 40, 1 << 40, 1 << 40, 0))
         assert (None if found is None else found[2]) == left
     most = STEP_UNITS // (PARTITION_UNITS + BATCH_UNITS)
     limits = BatchLimits()
@@ -331,12 +372,12 @@ def test_work_is_counted_and_bounded() -> None:
 
 def test_limits_of_records_and_headers_hold() -> None:
     many = encode(request(batch_around(bytes(tiny_records(5)), 0, 5)), 9)
-    assert both(many, 9, (1 << 40, 1, 5, 0, 0)) is not None
-    assert both(many, 9, (1 << 40, 1, 4, 0, 0)) is None
+    assert both(many, 9, (1 << 40, 1, 5, 0, 0, 0)) is not None
+    assert both(many, 9, (1 << 40, 1, 4, 0, 0, 0)) is None
     headed = encode(request(batch_around(record_of_headers(5), 0)), 9)
-    assert both(headed, 9, (1 << 40, 1, 1, 5, 5)) is not None
-    assert both(headed, 9, (1 << 40, 1, 1, 4, 5)) is None
-    assert both(headed, 9, (1 << 40, 1, 1, 5, 4)) is None
+    assert both(headed, 9, (1 << 40, 1, 1, 5, 5, 0)) is not None
+    assert both(headed, 9, (1 << 40, 1, 1, 4, 5, 0)) is None
+    assert both(headed, 9, (1 << 40, 1, 1, 5, 4, 0)) is None
 
 
 @pytest.mark.parametrize(
@@ -358,17 +399,17 @@ def test_timestamps_that_overflow_are_not_plain(base_ms: int, deltas: tuple[int,
 def test_wrong_arguments_are_told() -> None:
     body = bytes(encode(request(plain_batch()), 9))
     for position in (-1, len(body) + 1, 1 << 62):
-        assert _produce.read_produce(body, position, 9, *EVERYTHING) is None
+        assert _produce.read_request(body, position, 9, *EVERYTHING) is None
     for version in (2, 14, -1, 1 << 40):
-        assert _produce.read_produce(body, 0, version, *EVERYTHING) is None
-    assert _produce.read_produce(body, 0, 9, 1 << 40, 0, 1, 1, 1) is None
-    assert _produce.read_produce(body, 0, 9, -5, 1, 1 << 40, 1, 1) is None
+        assert _produce.read_request(body, 0, version, *EVERYTHING) is None
+    assert _produce.read_request(body, 0, 9, 1 << 40, 0, 1, 1, 1, 1) is None
+    assert _produce.read_request(body, 0, 9, -5, 1, 1 << 40, 1, 1, 1) is None
     with pytest.raises(OverflowError):
-        _produce.read_produce(body, 1 << 64, 9, *EVERYTHING)
+        _produce.read_request(body, 1 << 64, 9, *EVERYTHING)
     with pytest.raises(TypeError):
-        _produce.read_produce(body, 0)  # type: ignore[call-arg]
+        _produce.read_request(body, 0)  # type: ignore[call-arg]
     with pytest.raises(TypeError):
-        _produce.read_produce(None, 0, 9, *EVERYTHING)  # type: ignore[arg-type]
+        _produce.read_request(None, 0, 9, *EVERYTHING)  # type: ignore[arg-type]
 
 
 def test_without_the_extension_nothing_is_plain(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -397,6 +438,71 @@ def test_checksums_around_the_parts() -> None:
 
 
 # Batches with a codec.
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.lists(lz4_frames(), min_size=1, max_size=3), st.sampled_from([1 << 20, 1 << 20, 70_000, 100, 0]))
+def test_both_find_the_same_in_any_lz4_frame(frames: list[tuple[bytes, int]], most: int) -> None:
+    """What is read is a frame that the library unpacks, to what is allowed at most."""
+    made = [batch_around(body, LZ4, count) for body, count in frames]
+    found = both(encode(request(*made), 13), 13, (*EVERYTHING[:5], most))
+    if found is None:
+        return
+    for (body, count), row in zip(frames, found[3][0][1], strict=True):
+        if row[11]:
+            assert scan_or_none(decompress(LZ4, body, most), count) is not None
+
+
+def test_the_usual_frames_of_lz4_are_read() -> None:
+    """Of Kafka's producer, librdkafka and this broker, of one block and of several. With a checksum of the content: unread."""
+    for value in (b"v", b"value " * 50_000, random.Random(1).randbytes(200_000)):
+        body = bytes(encode_records([Record(0, 0, None, value), Record(1, 0, None, value)], 0))
+        for options in ({"block_linked": False, "store_size": False}, {}, {"block_size": 7}):
+            packed = lz4.frame.compress(body, **options)
+            (row,) = both(encode(request(batch_around(packed, LZ4, 2)), 9), 9)[3][0][1]
+            assert row[11] == 1
+        packed = lz4.frame.compress(body, content_checksum=True)
+        (row,) = both(encode(request(batch_around(packed, LZ4, 2)), 9), 9)[3][0][1]
+        assert row[11] == 0
+
+
+def test_a_call_unpacks_so_much_of_a_batch_and_of_a_request() -> None:
+    """A batch beyond the one bound is left unread, as are those after it. Beyond the other the request is not plain."""
+    whole = bytes(encode_records([Record(0, 0, None, bytes(UNPACKED_MOST - 30))], 0))
+    more = bytes(encode_records([Record(0, 0, None, bytes(UNPACKED_MOST))], 0))
+    assert len(whole) < UNPACKED_MOST < len(more)
+    full, over = (batch_around(compress(LZ4, each), LZ4) for each in (whole, more))
+    little = plain_batch(1, compression=LZ4)
+
+    def read(*made: bytearray) -> list[int] | None:
+        found = both(encode(request(*made), 9), 9)
+        return None if found is None else [row[11] for row in found[3][0][1]]
+
+    assert read(full, little) == [1, 1]
+    assert read(little, over, little) == [1, 0, 0]
+    assert read(*[full] * (UNPACKED_A_CALL // UNPACKED_MOST)) == [1] * 4
+    assert read(*[full] * (UNPACKED_A_CALL // UNPACKED_MOST + 1)) is None
+
+
+def test_a_library_without_the_functions_is_not_used(tmp_path: Path) -> None:
+    for path in (_produce.__file__, str(tmp_path / "nothing.so"), str(tmp_path)):
+        assert _produce.use_lz4(path) is False
+    with pytest.raises(TypeError):
+        _produce.use_lz4(None)  # type: ignore[arg-type]
+    (row,) = both(encode(request(plain_batch(compression=LZ4)), 9), 9)[3][0][1]
+    assert row[11] == 1
+
+
+def test_the_library_is_shown_with_the_first_batch_that_is_opened_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr(plain_produce, "_has_shown_lz4", False)
+    monkeypatch.setattr(plain_produce, "_use_lz4", shown.append)
+    for codec in (2, 3, 3):
+        batch = memoryview(plain_batch(compression=codec))
+        assert scan_packed(batch, codec, 3, NOW_MS, NOW_MS + 2, BatchLimits(), Allowance()) is not None
+    assert shown == [lz4.frame._frame.__file__]
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
