@@ -1,8 +1,8 @@
 /* The compiled gait of records/plain_produce.py: a whole Produce request in one call, over the bytes of its frame, and its answer.
 
    It tells about plain requests only, and never what is wrong with another one: for whatever is unusual it returns None, and the
-   Python way decides. Nothing is kept between two calls. Every read is bounded by the end of the frame, of the batch or of the
-   record; sizes are compared with the bytes that are left before they are added to a position. */
+   Python way decides. Nothing is kept between two calls but the place of lz4's function. Every read is bounded by the end of the
+   frame, of the batch or of the record; sizes are compared with the bytes that are left before they are added to a position. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -133,7 +133,8 @@ crc32c(const uint8_t *at, size_t size)
 }
 
 /* LZ4, by the library that the package lz4 brings for its own module: its functions are found there by name, so nothing is linked.
-   Where they are not found no batch with a codec is opened here. */
+   Where they are not found no batch with a codec is opened here. A batch is unpacked to no more than UNPACKED_MOST bytes, and those
+   of a call together to no more than UNPACKED_A_CALL, which takes some milliseconds at worst. */
 
 #define UNPACKED_MOST (1024 * 1024)
 #define UNPACKED_A_CALL (4 * 1024 * 1024)
