@@ -42,7 +42,11 @@ if TYPE_CHECKING:
     from kafkacompat.tasks import Started, Tasks
     from kafkacompat.wire.messages.list_groups_response import ListedGroup, ListGroupsResponse
     from kafkacompat.wire.messages.offset_commit_response import OffsetCommitResponse
-    from kafkacompat.wire.messages.offset_fetch_response import OffsetFetchResponse, OffsetFetchResponseGroup
+    from kafkacompat.wire.messages.offset_fetch_response import (
+        OffsetFetchResponse,
+        OffsetFetchResponseGroup,
+        OffsetFetchResponsePartitions,
+    )
 
 logger = logging.getLogger(__name__)
 
@@ -80,27 +84,17 @@ class Groups(Protocol):
         ...
 
 
-class Committed:
-    """What a group has committed for a partition."""
-
-    __slots__ = ("leader_epoch", "metadata", "offset")
-
-    def __init__(self, offset: int, leader_epoch: int, metadata: str | None) -> None:
-        self.offset = offset
-        self.leader_epoch = leader_epoch
-        self.metadata = metadata or ""
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Committed) and (self.offset, self.leader_epoch, self.metadata) == (
-            other.offset,
-            other.leader_epoch,
-            other.metadata,
-        )
-
-    __hash__ = None  # type: ignore[assignment]
+Offsets = dict[Place, OffsetCommitRequestPartition]
 
 
-Offsets = dict[Place, Committed]
+def commit_of(fetched: OffsetFetchResponsePartitions) -> OffsetCommitRequestPartition:
+    """What a group has committed for a partition, as it is committed here. It is compared as a whole."""
+    return OffsetCommitRequestPartition(
+        partition_index=fetched.partition_index,
+        committed_offset=fetched.committed_offset,
+        committed_leader_epoch=fetched.committed_leader_epoch,
+        committed_metadata=fetched.metadata or "",
+    )
 
 
 def groups_with_offsets(response: ListGroupsResponse) -> list[str]:
@@ -130,8 +124,7 @@ def offsets_of(answer: OffsetFetchResponseGroup, topics: Collection[str], pace: 
             continue
         for each in topic.partitions:
             if each.error_code == ErrorCode.NONE and each.committed_offset >= 0:
-                value = Committed(each.committed_offset, each.committed_leader_epoch, each.metadata)
-                found[topic.name, each.partition_index] = value
+                found[topic.name, each.partition_index] = commit_of(each)
             if pace.is_over():
                 yield COMPARED_A_STEP * COMPARED_US
     return found
@@ -164,16 +157,8 @@ def commit_request(
     """Without members, and without what is not mirrored, or is not here yet. None if that is all."""
     parts: dict[str, OffsetCommitRequestTopic] = {}
     for (name, index), value in offsets.items():
-        if name in topics and value.offset <= ends.get(TopicPartition(name, index), -1):
-            topic = parts.setdefault(name, OffsetCommitRequestTopic(name=name))
-            topic.partitions.append(
-                OffsetCommitRequestPartition(
-                    partition_index=index,
-                    committed_offset=value.offset,
-                    committed_leader_epoch=value.leader_epoch,
-                    committed_metadata=value.metadata,
-                )
-            )
+        if name in topics and value.committed_offset <= ends.get(TopicPartition(name, index), -1):
+            parts.setdefault(name, OffsetCommitRequestTopic(name=name)).partitions.append(value)
     return OffsetCommitRequest(group_id=group, topics=list(parts.values())) if parts else None
 
 

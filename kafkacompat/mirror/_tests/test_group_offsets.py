@@ -20,7 +20,9 @@ from kafkacompat.mirror.group_offsets import COMPARED_A_STEP, ROUND_MS, GroupOff
 from kafkacompat.mirror.source import SourceUnknown
 from kafkacompat.net.failures import ConnectionLost
 from kafkacompat.tasks import at_once
+from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.message import Struct
 from kafkacompat.wire.messages.list_groups_request import ListGroupsRequest
 from kafkacompat.wire.messages.list_groups_response import ListedGroup, ListGroupsResponse
 from kafkacompat.wire.messages.metadata_request import MetadataRequest
@@ -29,8 +31,13 @@ from kafkacompat.wire.messages.metadata_response import (
     MetadataResponseBroker,
     MetadataResponseTopic,
 )
-from kafkacompat.wire.messages.offset_commit_request import OffsetCommitRequest
+from kafkacompat.wire.messages.offset_commit_request import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from kafkacompat.wire.messages.offset_fetch_request import OffsetFetchRequest
+from kafkacompat.wire.messages.offset_fetch_response import OffsetFetchResponse
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 IDS = {"t": b"t" * 16, "u": b"u" * 16}
@@ -96,7 +103,9 @@ class World:
         else:
             assert max_version == 9
             self.groups_asked += [each.group_id for each in message.groups]
-            reply.resolve(self.source.call_to_the_end(FETCH, message, max_version))
+            answer = self.source.call_to_the_end(FETCH, message, max_version)
+            # What that version lacks does not come here.
+            reply.resolve(decode(OffsetFetchResponse, max_version, encode(answer, max_version)))
         return reply
 
     def coordinates(self, group: str) -> bool:
@@ -124,6 +133,27 @@ class World:
 
     def copied(self, group: str = "g", topic: str = "t", partition: int = 0) -> int:
         return int(fetch(self.target, topic=topic, partition=partition, group=group).committed_offset)
+
+
+def test_each_field_of_a_commit_is_copied() -> None:
+    """Those that a client may commit and that OffsetFetch tells. Meanwhile they are in the records of both clusters."""
+    world = World()
+    values = {
+        name: f"a {name}" if isinstance(default, str) else 5 + at
+        for at, (name, default) in enumerate(fields_of(OffsetCommitRequestPartition()).items())
+    }
+    committed = OffsetCommitRequestPartition(**values | {"partition_index": 0})  # type: ignore[arg-type]
+    topic = OffsetCommitRequestTopic(name="t", partitions=[committed])
+    world.source.call(COMMIT, OffsetCommitRequest(group_id="g", topics=[topic]), 9)
+    world.round()
+    for cluster in (world.source, world.target):
+        told = fields_of(fetch(cluster))
+        del told["error_code"]
+        assert sorted(map(str, told.values())) == sorted(map(str, fields_of(committed).values()))
+
+
+def fields_of(struct: Struct) -> dict[str, Any]:
+    return {name: getattr(struct, name) for name in struct.field_names()}
 
 
 def test_offsets_are_copied_as_they_are_all_the_time() -> None:
