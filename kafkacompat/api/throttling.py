@@ -13,6 +13,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.handler import NoResponse
+from kafkacompat.quota.client_quotas import CONSUMER_BYTE_RATE, CONTROLLER_MUTATION_RATE, PRODUCER_BYTE_RATE
 from kafkacompat.quota.rate import milliseconds
 from kafkacompat.wire.codec import encode
 
@@ -27,6 +28,13 @@ if TYPE_CHECKING:
 PRODUCE, FETCH, CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = 0, 1, 19, 20, 37
 SHARE_FETCH = 78
 MUTATIONS = (CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS)
+QUOTAS = {
+    PRODUCE: PRODUCER_BYTE_RATE,
+    FETCH: CONSUMER_BYTE_RATE,
+    SHARE_FETCH: CONSUMER_BYTE_RATE,
+    **dict.fromkeys(MUTATIONS, CONTROLLER_MUTATION_RATE),
+}
+"""The quota of an API. That of the time of requests is for all of them."""
 SIZE_BYTES = 4
 BYTES_MAX = 2**31 - 1
 KEPT_S = 0.1
@@ -64,6 +72,7 @@ class Throttling:
         "_bytes_max",
         "_may_keep",
         "_mute",
+        "_own",
         "_quotas",
         "_request",
         "_route",
@@ -94,11 +103,10 @@ class Throttling:
         self._bandwidth: Sensor[Rate] | None = None
         if quotas.request.is_active and not route.is_exempt_from_request_quota:
             self._request = quotas.request.sensor(user, client_id, now_ms)
-        if key == PRODUCE:
-            if quotas.produce.is_active:
-                self._bandwidth = quotas.produce.sensor(user, client_id, now_ms)
-        elif key in (FETCH, SHARE_FETCH) and quotas.fetch.is_active:
-            self._bandwidth = quotas.fetch.sensor(user, client_id, now_ms)
+        own = QUOTAS.get(key, "")
+        self._own = quotas.rates.get(own)
+        if self._own is not None and self._own.is_active:
+            self._bandwidth = self._own.sensor(user, client_id, now_ms)
         self.counts_requests = key == PRODUCE and self._bandwidth is not None
         """The bytes of requests count. Otherwise those of responses may."""
         self.fetch_bytes_max = BYTES_MAX
@@ -108,8 +116,9 @@ class Throttling:
         self._sensors = [each for each in (self._request, self._bandwidth) if each is not None]
         for sensor in self._sensors:
             sensor.connections += 1
-        mutates = key in MUTATIONS and quotas.mutation.is_active
-        self.applies = self._request is not None or self._bandwidth is not None or mutates
+        # What the controller measures comes with its answer.
+        told = quotas.kinds.get(own) if self._own is None else None
+        self.applies = bool(self._sensors) or (told is not None and told.is_active)
         # What requests have used that is not recorded yet:
         self._bytes = 0
         self._seconds = 0.0
@@ -219,10 +228,9 @@ class Throttling:
     def _count(self, bandwidth_ms: int, request_ms: int, now_s: float) -> None:
         """The throttle counts for the quota whose time is longer."""
         now_ms, quotas = milliseconds(now_s), self._quotas
-        if bandwidth_ms > request_ms and self._bandwidth is not None:
+        if bandwidth_ms > request_ms and self._bandwidth is not None and self._own is not None:
             self._bandwidth.throttled(bandwidth_ms, now_ms)
-            kind = quotas.produce if self._route.key == PRODUCE else quotas.fetch
-            kind.muted.add(now_ms + bandwidth_ms, now_ms)
+            self._own.muted.add(now_ms + bandwidth_ms, now_ms)
         elif request_ms and self._request is not None:
             self._request.throttled(request_ms, now_ms)
             quotas.request.muted.add(now_ms + request_ms, now_ms)

@@ -24,6 +24,13 @@ from kafkacompat.metrics.families import (
     gauges,
     mbean_value,
 )
+from kafkacompat.quota.client_quotas import (
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    RESOURCES,
+)
 
 if TYPE_CHECKING:
     from kafkacompat.quota.client_quotas import QuotaManagers, Sensor, Tags
@@ -80,11 +87,12 @@ def _labels(resource: str, tags: Tags) -> Labels:
     return labels
 
 
-def _muted(kind: str) -> Callable[[QuotaReading], int]:
-    return lambda reading: sum(getattr(each, kind).muted.count(reading.now_ms) for each in reading.managers)
+def _muted(key: str) -> Callable[[QuotaReading], int]:
+    return lambda reading: sum(each.kinds[key].muted.count(reading.now_ms) for each in reading.managers)
 
 
-PRODUCE, FETCH, REQUEST, MUTATION = "Produce", "Fetch", "Request", "ControllerMutation"
+PRODUCE, FETCH = RESOURCES[PRODUCER_BYTE_RATE], RESOURCES[CONSUMER_BYTE_RATE]
+REQUEST, MUTATION = RESOURCES[REQUEST_PERCENTAGE], RESOURCES[CONTROLLER_MUTATION_RATE]
 SHARED_BY = ("resource", "user", "clientId")
 
 QUOTAS: Metrics[QuotaReading] = Metrics(
@@ -121,16 +129,11 @@ QUOTAS: Metrics[QuotaReading] = Metrics(
     ),
     tuple(
         gauge(
-            f"kafka_server_{resource}_queue_size",
-            f"Connections that are muted because of quotas of the kind {resource}.",
-            _muted(kind),
+            f"kafka_server_{resource.lower()}_queue_size",
+            f"Connections that are muted because of quotas of the kind {resource.lower()}.",
+            _muted(key),
         )
-        for resource, kind in (
-            ("produce", "produce"),
-            ("fetch", "fetch"),
-            ("request", "request"),
-            ("controllermutation", "mutation"),
-        )
+        for key, resource in RESOURCES.items()
     ),
     gauges(
         f"{NAME}throttle_time",
@@ -148,10 +151,10 @@ def quota_families(
     managers = [each for each in (quotas, of_controller) if each is not None]
     reading = QuotaReading([], [], managers, now_ms)
     if quotas is not None:
-        for resource, kind in ((PRODUCE, quotas.produce), (FETCH, quotas.fetch), (REQUEST, quotas.request)):
+        for key, kind in quotas.rates.items():
             # New clients let old ones be forgotten. There may be none.
             kind.forget_the_unused(now_ms)
-            reading.rates.append((resource, kind.newest(MEASUREMENTS_MAX)))
+            reading.rates.append((RESOURCES[key], kind.newest(MEASUREMENTS_MAX)))
             yield None
     if of_controller is not None:
         of_controller.mutation.forget_the_unused(now_ms)

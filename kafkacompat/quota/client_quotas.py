@@ -303,6 +303,13 @@ USER_AND_CLIENT_QUOTAS = {
     CONTROLLER_MUTATION_RATE: "DOUBLE",
 }
 """The quotas of users and clients, with the type of their value (QuotaConfig). Those of addresses are in connection_rates.py."""
+RESOURCES = {
+    PRODUCER_BYTE_RATE: "Produce",
+    CONSUMER_BYTE_RATE: "Fetch",
+    REQUEST_PERCENTAGE: "Request",
+    CONTROLLER_MUTATION_RATE: "ControllerMutation",
+}
+"""Their names in metrics (QuotaType)."""
 
 
 class Quota(Protocol):
@@ -336,6 +343,16 @@ class QuotaManagers:
             partial(Average, controller_windows, controller_window_ms),
             self._changed,
         )
+        self.rates: Mapping[str, ClientQuotas[Rate]] = {
+            PRODUCER_BYTE_RATE: self.produce,
+            CONSUMER_BYTE_RATE: self.fetch,
+            REQUEST_PERCENTAGE: self.request,
+        }
+        """Those that a broker measures itself."""
+        self.kinds: Mapping[str, ClientQuotas[Rate] | ClientQuotas[TokenBucket]] = {
+            **self.rates,
+            CONTROLLER_MUTATION_RATE: self.mutation,
+        }
         self.told: ClientQuotas[Rate] | ClientQuotas[TokenBucket] = (
             self.mutation if of_controller else self.request
         )
@@ -356,15 +373,9 @@ class QuotaManagers:
         for (entity, key), record in quotas.items():
             # NaN limits nothing. Neither does a value that no controller accepts.
             by_key.setdefault(key, {})[entity] = record.value if record.value > 0 else inf
-        kinds: tuple[tuple[str, ClientQuotas[Rate] | ClientQuotas[TokenBucket]], ...] = (
-            (PRODUCER_BYTE_RATE, self.produce),
-            (CONSUMER_BYTE_RATE, self.fetch),
-            (REQUEST_PERCENTAGE, self.request),
-            (CONTROLLER_MUTATION_RATE, self.mutation),
-        )
-        for key, kind in kinds:
-            kind.take(by_key.get(key, {}))
-        self.is_active = any(kind.is_active for _, kind in kinds)
+        for key in USER_AND_CLIENT_QUOTAS:
+            self.kinds[key].take(by_key.get(key, {}))
+        self.is_active = any(kind.is_active for kind in self.kinds.values())
 
     def _changed(self) -> None:
         self.change = object()

@@ -10,9 +10,12 @@ from kafkacompat.api._tests.kit import Api
 from kafkacompat.api._tests.test_long_requests import stepping_api
 from kafkacompat.api._tests.test_produce import request as produce
 from kafkacompat.api.meters import RequestMeters
+from kafkacompat.api.registry import BROKER_APIS
+from kafkacompat.api.route import Route
+from kafkacompat.api.throttling import Throttling
 from kafkacompat.partition._tests.kit import batch_of, broker_image, partition_image, topic_image
 from kafkacompat.ports.dispatcher import Pending, Principal
-from kafkacompat.quota.client_quotas import QuotaManagers
+from kafkacompat.quota.client_quotas import USER_AND_CLIENT_QUOTAS, QuotaManagers
 from kafkacompat.quota.rate import Rate
 from kafkacompat.wire.codec import encode
 from kafkacompat.wire.errors import ErrorCode
@@ -68,6 +71,16 @@ def test_without_quotas_nothing_is_measured() -> None:
     assert not throttled.api.node.quotas.is_active
     response, _ = throttled.produce(100_000)
     assert (response.throttle_time_ms, throttled.muted) == (0, [])
+
+
+@pytest.mark.parametrize("key", USER_AND_CLIENT_QUOTAS)
+def test_each_quota_applies_to_some_api_also_if_it_is_the_only_one(key: str) -> None:
+    api = Throttled(**{key: 1.0}).api
+    routes = [Route(each.key, each.max_version, BROKER_APIS) for each in BROKER_APIS.entries]
+    assert any(
+        Throttling(api.node, api.connection, (route, "client", Principal("User", "ANONYMOUS"), None)).applies
+        for route in routes
+    )
 
 
 @pytest.mark.parametrize("version", range(3, 14))

@@ -187,3 +187,15 @@ def test_long_client_ids_are_kept_by_their_beginning_and_a_digest() -> None:
     assert sensors[0] is made.sensor("alice", long, 0)
     assert sensors[0] is not None
     assert sensors[0].bound == 7
+
+
+def test_each_quota_that_a_controller_accepts_is_kept_by_the_nodes() -> None:
+    managers = module.QuotaManagers()
+    assert managers.kinds.keys() == module.USER_AND_CLIENT_QUOTAS.keys() == module.RESOURCES.keys()
+    for key, kind in managers.kinds.items():
+        managers.take({(entity(user=None), key): Quota()})
+        assert [each for each in managers.kinds.values() if each.is_active] == [kind]
+
+
+class Quota:
+    value = 1.0
