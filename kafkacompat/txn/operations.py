@@ -33,9 +33,7 @@ from kafkacompat.txn.transaction_metadata import (
     EPOCH_BUMP_VERSION,
     MAX_EPOCH,
     MAX_PRODUCER_EPOCH_FOR_CLIENTS,
-    NO_PARTITIONS,
     NO_TIMEOUT_MS,
-    NO_TIMESTAMP,
     PREPARED,
     STATE_NAMES,
     TransactionMetadata,
@@ -133,15 +131,15 @@ def init_producer_id(
         raise OperationRefused(ErrorCode.CONCURRENT_TRANSACTIONS)
     if values.state is TransactionState.ONGOING:
         return fence(machine, transaction, now_ms).answering(Initialised(ErrorCode.CONCURRENT_TRANSACTIONS))
-    following = _next_epoch(machine, values, expected)
-    following = replace(
-        following,
-        state=TransactionState.EMPTY,
-        timeout_ms=timeout_ms,
-        partitions=NO_PARTITIONS,
-        start_ms=NO_TIMESTAMP,
-        next_producer_id=NO_PRODUCER_ID,
-        last_update_ms=now_ms,
+    producer, last_producer_epoch = _next_epoch(machine, values, expected)
+    following = TxnTransitMetadata(
+        producer.producer_id,
+        producer.epoch,
+        timeout_ms,
+        TransactionState.EMPTY,
+        now_ms,
+        client_transaction_version=values.client_transaction_version,
+        last_producer_epoch=last_producer_epoch,
     )
     answer = Initialised(ErrorCode.NONE, following.producer_id, following.epoch)
     step = machine.step(transaction, following, answer)
@@ -164,21 +162,18 @@ def _is_of(values: TxnTransitMetadata, expected: ProducerIdAndEpoch) -> bool:
 
 def _next_epoch(
     machine: TransactionStateManager, values: TxnTransitMetadata, expected: ProducerIdAndEpoch
-) -> TxnTransitMetadata:
+) -> tuple[ProducerIdAndEpoch, int]:
+    """The producer from now on, and its `last_producer_epoch`."""
     expects = expected != NO_EXPECTATION
     if values.is_producer_epoch_exhausted and (not expects or expected.epoch == values.epoch):
-        return replace(
-            values,
-            producer_id=machine.fresh_producer_id(),
-            epoch=0,
-            last_producer_epoch=expected.epoch,
-        )
+        return ProducerIdAndEpoch(machine.fresh_producer_id(), 0), expected.epoch
+    following = ProducerIdAndEpoch(values.producer_id, values.epoch + 1)
     if not expects:
-        return replace(values, epoch=values.epoch + 1, last_producer_epoch=NO_EPOCH)
+        return following, NO_EPOCH
     if values.epoch == NO_EPOCH or expected.epoch == values.epoch:
-        return replace(values, epoch=values.epoch + 1, last_producer_epoch=values.epoch)
-    if expected.epoch == values.last_producer_epoch:
-        return values  # the answer to the same request was lost
+        return following, values.epoch
+    if expected.epoch == values.last_producer_epoch:  # the answer to the same request was lost
+        return ProducerIdAndEpoch(values.producer_id, values.epoch), values.last_producer_epoch
     raise OperationRefused(ErrorCode.PRODUCER_FENCED)
 
 
@@ -203,11 +198,10 @@ def add_partitions(
     is_open = values.state is TransactionState.ONGOING
     if is_open and partitions <= values.partitions:
         return CoordinatorResult((), None)
+    open_values = values if is_open else values.next_transaction(now_ms)
     following = replace(
-        values,
-        state=TransactionState.ONGOING,
-        partitions=values.partitions | partitions,
-        start_ms=values.start_ms if is_open else now_ms,
+        open_values,
+        partitions=open_values.partitions | partitions,
         last_update_ms=now_ms,
         client_transaction_version=client_transaction_version,
     )
@@ -376,6 +370,8 @@ def _prepared(
     bumps = request.version >= EPOCH_BUMP_VERSION
     fencing = transaction.is_fencing
     values = transaction.values
+    if action is EndAction.EMPTY_ABORT:
+        values = values.next_transaction(now_ms)
     if bumps:
         next_producer_id = NO_PRODUCER_ID
         if values.is_producer_epoch_exhausted:
@@ -394,7 +390,6 @@ def _prepared(
         following,
         state=_S.PREPARE_COMMIT if request.committed else _S.PREPARE_ABORT,
         client_transaction_version=request.version,
-        start_ms=now_ms if action is EndAction.EMPTY_ABORT else values.start_ms,
         last_update_ms=now_ms,
     )
     if fencing:

@@ -90,6 +90,18 @@ class TxnTransitMetadata:
     """The transaction.version of the client's last request."""
     last_producer_epoch: int = NO_EPOCH
 
+    def next_transaction(self, now_ms: int) -> TxnTransitMetadata:
+        """The beginning of another transaction. It has of the last one only what is named here."""
+        return TxnTransitMetadata(
+            self.producer_id,
+            self.epoch,
+            self.timeout_ms,
+            TransactionState.ONGOING,
+            now_ms,
+            start_ms=now_ms,
+            last_producer_epoch=self.last_producer_epoch,
+        )
+
     @property
     def is_producer_epoch_exhausted(self) -> bool:
         return is_exhausted(self.epoch)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 
-from kafkacompat.coordinator.core import OperationRefused
+from kafkacompat.coordinator.core import CoordinatorResult, OperationRefused
 from kafkacompat.ids import TopicPartition
 from kafkacompat.txn.operations import (
     NO_EXPECTATION,
+    EndRequest,
     Initialised,
     ProducerIdAndEpoch,
     add_partitions,
     checked_timeout_ms,
+    end_transaction,
     init_producer_id,
     verify_partitions,
 )
@@ -225,6 +228,38 @@ def test_adding_a_partition(state: S, who: str, pending: S | None, partition: To
         return
     assert machine.transactions["tx"].values == values_in(state)
     assert machine.transactions["tx"].pending_state is pending
+
+
+FOR_THE_NEXT = {"producer_id", "epoch", "timeout_ms", "last_producer_epoch"}
+
+
+@pytest.mark.parametrize("state", sorted(AT_REST))
+@pytest.mark.parametrize("begins", ["producer", "partitions", "empty abort"])
+def test_a_new_transaction_has_nothing_of_the_last_one(state: S, begins: str) -> None:
+    """Whatever the record of a transaction tells of it must not seem to be of the next one."""
+    marks: dict[str, Any] = {
+        each.name: 10_000 + at
+        for at, each in enumerate(fields(TxnTransitMetadata))
+        if each.name not in FOR_THE_NEXT | {"state"}
+    }
+    last = replace(values_in(state), **(marks | {"partitions": frozenset({OTHER})}))
+    machine = machine_of(last)
+    if begins == "producer":
+        result: CoordinatorResult[Any, Any] = init_producer_id(machine, "tx", 60_000, NO_EXPECTATION, NOW_MS)
+    elif begins == "partitions":
+        result = add_partitions(machine, "tx", 7, 5, frozenset({ADDED}), 2, NOW_MS)
+    else:
+        result = end_transaction(machine, "tx", EndRequest(7, 5, False, 2), NOW_MS)
+    (record,) = result.records
+    kept = {
+        each.name
+        for each in fields(TxnTransitMetadata)
+        if getattr(record.values, each.name) == getattr(last, each.name)
+    }
+    # The state after an abort, and the version of the client that last asked, may be the same by chance.
+    assert kept - {"state"} <= FOR_THE_NEXT | (
+        {"client_transaction_version"} if begins == "producer" else set()
+    )
 
 
 @pytest.mark.parametrize(("state", "who"), list(itertools.product(STATES, WHO)))

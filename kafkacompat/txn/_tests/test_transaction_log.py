@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -73,21 +76,26 @@ def test_the_value_version_follows_the_feature(level: int, version: int) -> None
     assert value_version_for(level) == version
 
 
-values_strategy = st.builds(
-    TxnTransitMetadata,
-    producer_id=st.integers(0, 2**62),
-    epoch=st.integers(0, 32767),
-    timeout_ms=st.integers(1, 900_000),
-    state=st.sampled_from(sorted(WRITABLE_STATES - {S.EMPTY})),
-    last_update_ms=st.integers(0, 2**50),
-    partitions=st.frozensets(
+written: dict[str, Any] = {
+    "producer_id": st.integers(0, 2**62),
+    "epoch": st.integers(0, 32767),
+    "timeout_ms": st.integers(1, 900_000),
+    "state": st.sampled_from(sorted(WRITABLE_STATES - {S.EMPTY})),
+    "last_update_ms": st.integers(0, 2**50),
+    "partitions": st.frozensets(
         st.builds(TopicPartition, st.sampled_from(["a", "b", "ü"]), st.integers(0, 9)), max_size=8
     ),
-    start_ms=st.integers(-1, 2**50),
-    prev_producer_id=st.integers(-1, 2**62),
-    next_producer_id=st.integers(-1, 2**62),
-    client_transaction_version=st.integers(0, 2),
-)
+    "start_ms": st.integers(-1, 2**50),
+    "prev_producer_id": st.integers(-1, 2**62),
+    "next_producer_id": st.integers(-1, 2**62),
+    "client_transaction_version": st.integers(0, 2),
+}
+values_strategy = st.builds(TxnTransitMetadata, **written)
+
+
+def test_each_field_is_written_but_one() -> None:
+    names = {each.name for each in fields(TxnTransitMetadata)}
+    assert written.keys() == names - {"last_producer_epoch"}, "what is not drawn here may be lost in the log"
 
 
 @given(st.text(min_size=1, max_size=20), values_strategy)
