@@ -18,7 +18,7 @@ from kafkacompat.group.network_partition_metadata_client import NetworkPartition
 from kafkacompat.net.failures import UnsupportedByPeer
 from kafkacompat.share.dead_letter_queue import DeadLetterQueue
 from kafkacompat.share.persister import DefaultStatePersister, Topics
-from kafkacompat.share.settings import GroupSettingsCache
+from kafkacompat.share.settings import ShareSettingsCache
 from kafkacompat.share.share_coordinator import ShareCoordinator, share_settings
 from kafkacompat.share.share_partition_cache import ShareServices
 from kafkacompat.share.share_partition_manager import SharePartitionManager
@@ -86,7 +86,7 @@ class BrokerCoordinators:
         self.ends = NetworkPartitionMetadataClient(
             config.node_id, partitions, image, channels(END_OFFSETS_PURPOSE), services.tasks
         )
-        group_settings = GroupSettingsCache(
+        group_settings = ShareSettingsCache(
             lambda: settings.effective,
             lambda group: partitions.image.config(ConfigResourceType.GROUP, group),
             lambda: partitions.image.features.get(SHARE_VERSION, 0),

@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Mapping
 
 from kafkacompat.config import ServerConfig, group_values
-from kafkacompat.dataclass import dataclass
 from kafkacompat.partition.list_offsets import EARLIEST, LATEST
 from kafkacompat.share.dead_letters import DeadLetterPolicy
 from kafkacompat.share.values import ShareSettings
@@ -24,27 +23,11 @@ _DURATION = re.compile(
 _EPOCH_MS = 0
 
 
-@dataclass(frozen=True, slots=True)
-class GroupSettings:
-    partition: ShareSettings
-    read_committed: bool
-    offset_reset: str
-    """latest, earliest, or by_duration: and a duration."""
-
-    def reset_timestamp_ms(self, now_ms: int) -> int:
-        """What to look up in the log: a special timestamp, or the time from which on records count."""
-        if self.offset_reset == "latest":
-            return LATEST
-        if self.offset_reset == "earliest":
-            return EARLIEST
-        return max(now_ms - duration_ms(self.offset_reset), _EPOCH_MS)
-
-
 FIRST_LEVEL_WITH_DEAD_LETTERS = 2
 """Of share.version. What was to become a dead letter at this level is finished whatever the level is now, as in Kafka."""
 
 
-class GroupSettingsCache:
+class ShareSettingsCache:
     """`effective` has the node's settings, `overrides` those of a group in the present image, `share_version` the level of
     that feature there."""
 
@@ -57,9 +40,9 @@ class GroupSettingsCache:
         self._effective = effective
         self._overrides = overrides
         self._share_version = share_version
-        self._known: dict[str, tuple[ServerConfig, Mapping[str, str], int, GroupSettings]] = {}
+        self._known: dict[str, tuple[ServerConfig, Mapping[str, str], int, ShareSettings]] = {}
 
-    def of(self, group_id: str) -> GroupSettings:
+    def of(self, group_id: str) -> ShareSettings:
         effective, overrides, share_version = (
             self._effective(),
             self._overrides(group_id),
@@ -74,17 +57,15 @@ class GroupSettingsCache:
         ):
             return known[3]
         values = group_values(effective, overrides)
-        settings = GroupSettings(
-            ShareSettings(
-                record_lock_duration_ms=int(values["share.record.lock.duration.ms"]),  # type: ignore[arg-type]
-                delivery_count_limit=int(values["share.delivery.count.limit"]),  # type: ignore[arg-type]
-                max_record_locks=int(values["share.partition.max.record.locks"]),  # type: ignore[arg-type]
-                renew_acknowledge_enabled=bool(values["share.renew.acknowledge.enable"]),
-                has_dead_letters=share_version >= FIRST_LEVEL_WITH_DEAD_LETTERS
-                and self.dead_letters_of(group_id).topic != "",
-            ),
-            str(values["share.isolation.level"]).lower() == "read_committed",
-            str(values["share.auto.offset.reset"]),
+        settings = ShareSettings(
+            record_lock_duration_ms=int(values["share.record.lock.duration.ms"]),  # type: ignore[arg-type]
+            delivery_count_limit=int(values["share.delivery.count.limit"]),  # type: ignore[arg-type]
+            max_record_locks=int(values["share.partition.max.record.locks"]),  # type: ignore[arg-type]
+            renew_acknowledge_enabled=bool(values["share.renew.acknowledge.enable"]),
+            has_dead_letters=share_version >= FIRST_LEVEL_WITH_DEAD_LETTERS
+            and self.dead_letters_of(group_id).topic != "",
+            read_committed=str(values["share.isolation.level"]).lower() == "read_committed",
+            offset_reset=str(values["share.auto.offset.reset"]),
         )
         if len(group_id) <= KEPT_LENGTH_MAX:
             if len(self._known) >= GROUPS_MAX:
@@ -98,6 +79,15 @@ class GroupSettingsCache:
 
     def dead_letters_of(self, group_id: str) -> DeadLetterPolicy:
         return dead_letter_policy(self._effective(), self._overrides(group_id))
+
+
+def reset_timestamp_ms(settings: ShareSettings, now_ms: int) -> int:
+    """What a new share-partition looks up in the log: a special timestamp, or the time from which on records count."""
+    if settings.offset_reset == "latest":
+        return LATEST
+    if settings.offset_reset == "earliest":
+        return EARLIEST
+    return max(now_ms - duration_ms(settings.offset_reset), _EPOCH_MS)
 
 
 def duration_ms(text: str) -> int:

@@ -19,6 +19,7 @@ from kafkacompat.ids import TopicPartition
 from kafkacompat.meters import Histogram
 from kafkacompat.partition.service import OffsetLookup
 from kafkacompat.share.service import ShareError, SharePartitionKey, TopicIdPartition
+from kafkacompat.share.settings import reset_timestamp_ms
 from kafkacompat.share.share_partition import SharePartition, needs_reset_offset
 from kafkacompat.share.values import SUCCEEDED, PendingWrite, SharePartitionState
 from kafkacompat.tasks import WakeUp, pause
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from kafkacompat.share.dead_letter_queue import DeadLetterQueue
     from kafkacompat.share.dead_letters import DeadLetters
     from kafkacompat.share.service import SharePersister
-    from kafkacompat.share.settings import GroupSettingsCache
+    from kafkacompat.share.settings import ShareSettingsCache
     from kafkacompat.share.values import ShareSettings
     from kafkacompat.tasks import Tasks
 
@@ -67,7 +68,7 @@ class ShareServices:
 
     manager: ReplicaManager
     persister: SharePersister
-    settings: GroupSettingsCache
+    settings: ShareSettingsCache
     dead_letters: DeadLetterQueue
     clock: Clock
     tasks: Tasks
@@ -238,7 +239,7 @@ class SharePartitionCache:
             self._is_watching = True
             self._manager.wakeups.watch(self._moved)
         full_key = SharePartitionKey(group_id, *key)
-        settings = partial(_partition_settings, self._settings, group_id)
+        settings = partial(self._settings.of, group_id)
         led = LedPartition(full_key, name, partition, settings)
         group = self.groups.get(group_id)
         if group is None:
@@ -295,7 +296,7 @@ class SharePartitionCache:
         return error
 
     async def _look_up_reset_offset(self, led: LedPartition) -> OffsetLookup:
-        timestamp_ms = self._settings.of(led.key.group_id).reset_timestamp_ms(self._clock.now_ms())
+        timestamp_ms = reset_timestamp_ms(self._settings.of(led.key.group_id), self._clock.now_ms())
         found = self._manager.list_offset(led.name, timestamp_ms, False, led.partition.leader_epoch, CONSUMER)
         return await found if isinstance(found, Deferred) else found
 
@@ -470,10 +471,6 @@ class SharePartitionCache:
     @property
     def count(self) -> int:
         return sum(map(len, self.groups.values()))
-
-
-def _partition_settings(settings: GroupSettingsCache, group_id: str) -> ShareSettings:
-    return settings.of(group_id).partition
 
 
 def _is_cached(led: LedPartition) -> bool:

@@ -124,7 +124,7 @@ class SharePartitionManager:
         return share_acknowledge_response(acknowledged.errors, self.services.manager.image, context, lock_ms)
 
     def lock_timeout_ms(self, group_id: str) -> int:
-        return self.services.settings.of(group_id).partition.record_lock_duration_ms
+        return self.services.settings.of(group_id).record_lock_duration_ms
 
     async def acknowledge(
         self, request: Any, api_version: int, image: MetadataImage, may_read: MayRead | None

@@ -63,6 +63,9 @@ class ShareSettings:
     renew_acknowledge_enabled: bool = True
     has_dead_letters: bool = False
     """Whether the group has a dead-letter topic (KIP-1191)."""
+    read_committed: bool = False
+    offset_reset: str = "latest"
+    """latest, earliest, or by_duration: and a duration."""
 
 
 class FetchedBatch(NamedTuple):

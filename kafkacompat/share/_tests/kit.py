@@ -26,7 +26,7 @@ from kafkacompat.share.service import (
     TopicIdPartition,
     WriteState,
 )
-from kafkacompat.share.settings import GroupSettingsCache
+from kafkacompat.share.settings import ShareSettingsCache
 from kafkacompat.share.share_partition_cache import ShareServices
 from kafkacompat.share.share_partition_manager import SharePartitionManager
 from kafkacompat.tasks import Task, Tasks
@@ -136,7 +136,7 @@ class ShareLeader(LedPartitions):
         self.static = ServerConfig.from_properties(defaults_without_file(), {})
         self.persister = MemoryPersister()
         self.share_version = 2
-        settings = GroupSettingsCache(
+        settings = ShareSettingsCache(
             lambda: self.static,
             lambda group: self.image.config(ConfigResourceType.GROUP, group),
             lambda: self.share_version,

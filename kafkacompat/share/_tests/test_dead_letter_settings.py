@@ -13,7 +13,7 @@ from kafkacompat.config import (
     validate_group_configs,
 )
 from kafkacompat.share.dead_letters import DeadLetterPolicy
-from kafkacompat.share.settings import GroupSettingsCache, dead_letter_policy
+from kafkacompat.share.settings import ShareSettingsCache, dead_letter_policy
 
 NODE = {
     "node.id": "1",
@@ -54,10 +54,10 @@ def test_a_group_has_dead_letters_from_share_version_2_on(share_version: int) ->
     """Its settings may be there before: earlier releases of kafkacompat had them at level 1."""
     level = 1
     node = effective()
-    settings = GroupSettingsCache(lambda: node, lambda group: {NAME: "dlq.a"}, lambda: level)
-    assert not settings.of("g").partition.has_dead_letters
+    settings = ShareSettingsCache(lambda: node, lambda group: {NAME: "dlq.a"}, lambda: level)
+    assert not settings.of("g").has_dead_letters
     level = share_version
-    assert settings.of("g").partition.has_dead_letters is (share_version == 2)
+    assert settings.of("g").has_dead_letters is (share_version == 2)
     assert settings.dead_letters_of("g").topic == "dlq.a", "what was begun is finished"
 
 
