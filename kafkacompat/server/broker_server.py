@@ -54,8 +54,8 @@ from kafkacompat.server.services import NodeServices
 from kafkacompat.server.shared_server import (
     SharedServer,
     broker_addresses,
-    connection_creation_rates,
     quota_managers,
+    take_client_quotas,
 )
 
 if TYPE_CHECKING:
@@ -355,9 +355,7 @@ class BrokerServer:
     def _take_image(self, old: MetadataImage, new: MetadataImage) -> None:
         """Pass a new image to the parts, in the order of their dependencies. The settings already have it."""
         self._node.image = new
-        self._node.quotas.take(new.client_quotas)
-        if self._server is not None and new.client_quotas is not old.client_quotas:
-            self._server.take_connection_creation_rates(connection_creation_rates(new.client_quotas))
+        take_client_quotas(old, new, self._node.quotas, self._server)
         self._node.returning.on_image(old, new, self._services.clock.monotonic_ms(), self._session_timeout_ms)
         change = self._changes.in_image(new)
         if change is Change.OTHER_VALUES:

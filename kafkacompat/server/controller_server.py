@@ -23,7 +23,7 @@ from kafkacompat.node.controller_registration_manager import ControllerIdentity,
 from kafkacompat.node.settings import Change, SettingChanges
 from kafkacompat.ports import ProbeResult
 from kafkacompat.server.admission import admitting
-from kafkacompat.server.shared_server import connection_creation_rates, controller_addresses, quota_managers
+from kafkacompat.server.shared_server import controller_addresses, quota_managers, take_client_quotas
 
 if TYPE_CHECKING:
     from kafkacompat.config import ServerConfig
@@ -114,11 +114,9 @@ class ControllerServer:
 
         def take_image(old: MetadataImage, new: MetadataImage) -> None:
             node.image = new
-            quotas.take(new.client_quotas)
+            take_client_quotas(old, new, quotas, server)
             if changes.in_image(new) is not Change.NONE:
                 server.take_settings(shared.settings.effective)
-            if new.client_quotas is not old.client_quotas:
-                server.take_connection_creation_rates(connection_creation_rates(new.client_quotas))
 
         machine.subscribe(take_image)
         self._dispatcher = ApiDispatcher(

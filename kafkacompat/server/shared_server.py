@@ -35,6 +35,7 @@ from kafkacompat.tasks import in_turns
 if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.node.settings import NodeSettings
+    from kafkacompat.ports import SocketServer
     from kafkacompat.security.acl import Acl
     from kafkacompat.security.authorizer import StandardAuthorizer
     from kafkacompat.server.services import NodeServices
@@ -91,6 +92,15 @@ def connection_creation_rates(quotas: Mapping[tuple[Entity, str], Quota]) -> dic
             # NaN limits nothing, and neither does a value that no controller accepts.
             rates[entity[0][1]] = int(min(quota.value, UNLIMITED)) if quota.value > 0 else UNLIMITED
     return rates
+
+
+def take_client_quotas(
+    old: MetadataImage, new: MetadataImage, managers: QuotaManagers, server: SocketServer | None
+) -> None:
+    """What a node of either role does with the quotas of a new image."""
+    managers.take(new.client_quotas)
+    if server is not None and new.client_quotas is not old.client_quotas:
+        server.take_connection_creation_rates(connection_creation_rates(new.client_quotas))
 
 
 RESIGN_TIMEOUT_MS = 1_000
