@@ -306,7 +306,8 @@ def replied(caller: Caller, message: Message) -> GroupResult:
     return CoordinatorResult((), None, replies=((caller, message),))
 
 
-# A timer belongs to the group object and not to its name, because another group of that name may exist when it fires.
+# A timer of a classic group belongs to the group object and not to its name, because another group of that name may exist when
+# it fires.
 
 
 def heartbeat_key(group: ClassicGroup, member_id: str) -> TimerKey:

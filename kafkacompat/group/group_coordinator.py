@@ -47,7 +47,7 @@ from kafkacompat.group.environment import (
     group_memory,
     may_begin_member_id,
 )
-from kafkacompat.group.group_metadata_manager import GroupMetadataManager
+from kafkacompat.group.group_metadata_manager import GroupMetadataManager, machine_of
 from kafkacompat.group.image_topics import (
     HASHED_AT_ONCE,
     ImageTopics,
@@ -68,7 +68,7 @@ from kafkacompat.group.service import commit_refusal
 from kafkacompat.group.share_groups import ShareGroupOffsets, ShareGroups
 from kafkacompat.group.streams.streams_group import StreamsGroup
 from kafkacompat.group.streams_groups import StreamsGroups
-from kafkacompat.group.sweeps import GroupSweeps, machine_of
+from kafkacompat.group.sweeps import GroupSweeps
 from kafkacompat.group.transactional_offsets import TransactionalOffsets
 from kafkacompat.ids import OFFSETS_TOPIC
 from kafkacompat.tasks import Started, in_turns, pause

@@ -55,6 +55,7 @@ from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.config.group import GroupConfigManager
+    from kafkacompat.coordinator.shard import Shard
     from kafkacompat.group.group import Group
     from kafkacompat.group.topics import Topics
     from kafkacompat.memory import Memory
@@ -216,6 +217,13 @@ class GroupMetadataManager:
                 group = self.groups.get(group_id)
                 if isinstance(group, ModernGroup):
                     group.request_metadata_refresh()
+
+
+def machine_of(shard: Shard) -> GroupMetadataManager:
+    """The groups of a shard of the group coordinator."""
+    machine = shard.machine
+    assert isinstance(machine, GroupMetadataManager)
+    return machine
 
 
 def restored_group(group_id: str, value: GroupMetadataValue, memory: Memory | None = None) -> ClassicGroup:

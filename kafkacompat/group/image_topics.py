@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkacompat.controller.image import changed_topics
+from kafkacompat.group.group_metadata_manager import machine_of
 from kafkacompat.group.modern_group import hash_topics, names_to_hash
-from kafkacompat.group.sweeps import machine_of
 from kafkacompat.tasks import in_turns
 
 if TYPE_CHECKING:

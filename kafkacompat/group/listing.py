@@ -10,7 +10,7 @@ from kafkacompat.coordinator.core import OperationRefused, or_refused
 from kafkacompat.coordinator.shard import Shard, ShardState
 from kafkacompat.deferred import Deferred
 from kafkacompat.group.describe import list_groups, lowered
-from kafkacompat.group.sweeps import machine_of
+from kafkacompat.group.group_metadata_manager import machine_of
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.list_groups_response import ListedGroup
 

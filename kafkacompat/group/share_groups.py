@@ -17,6 +17,7 @@ from kafkacompat.coordinator.core import OperationRefused, or_refused
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.faults import report
 from kafkacompat.group.describe import describe_share_group
+from kafkacompat.group.group_metadata_manager import machine_of
 from kafkacompat.group.image_topics import with_topics_hashed
 from kafkacompat.group.listing import describe_all
 from kafkacompat.group.share.heartbeat import Beat, share_group_heartbeat, validate_heartbeat
@@ -32,7 +33,6 @@ from kafkacompat.group.share.states import (
     end_initialization,
     sort_out,
 )
-from kafkacompat.group.sweeps import machine_of
 from kafkacompat.ids import NO_OFFSET, ZERO_UUID, TopicPartition, Uuid
 from kafkacompat.share.service import (
     UNKNOWN_DELIVERY_COMPLETE_COUNT,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from kafkacompat.coordinator.core import OperationRefused, or_refused
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.group.describe import describe_streams_group
+from kafkacompat.group.group_metadata_manager import machine_of
 from kafkacompat.group.image_topics import with_topics_hashed
 from kafkacompat.group.listing import describe_all
 from kafkacompat.group.streams.heartbeat import (
@@ -19,7 +20,6 @@ from kafkacompat.group.streams.heartbeat import (
     streams_group_heartbeat,
     validate_heartbeat,
 )
-from kafkacompat.group.sweeps import machine_of
 from kafkacompat.tasks import Tasks, in_turns, pause
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.streams_group_describe_response import (

@@ -16,11 +16,11 @@ from kafkacompat.coordinator.shards import STRETCH, TOMBSTONE_COST, stretches
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.faults import report
 from kafkacompat.group.group_metadata_manager import (
-    GroupMetadataManager,
     begin_deletion,
     deleted_topic_records,
     deletion_records,
     expired_records,
+    machine_of,
     mark_dead,
     places,
     places_of_group,
@@ -251,9 +251,3 @@ def _joined(parts: list[OffsetDeleteResponse]) -> OffsetDeleteResponse:
             known = topics.setdefault(topic.name, OffsetDeleteResponseTopic(name=topic.name, partitions=[]))
             known.partitions.extend(topic.partitions)
     return OffsetDeleteResponse(topics=list(topics.values()))
-
-
-def machine_of(shard: Shard) -> GroupMetadataManager:
-    machine = shard.machine
-    assert isinstance(machine, GroupMetadataManager)
-    return machine

@@ -52,6 +52,7 @@ from kafkacompat.txn.transaction_state_manager import (
     TransactionSettings,
     TransactionStateManager,
     ids_memory,
+    machine_of,
 )
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_transactions_response import (
@@ -450,12 +451,6 @@ class TransactionSweeps:
                 self._tasks.start("forgetting unused transactional ids", _forget(shard, result))
                 yield len(result.records) * TOMBSTONE_COST
             yield len(stretch)
-
-
-def machine_of(shard: Shard) -> TransactionStateManager:
-    machine = shard.machine
-    assert isinstance(machine, TransactionStateManager)
-    return machine
 
 
 async def _forget(shard: Shard, result: CoordinatorResult[Any, None]) -> None:

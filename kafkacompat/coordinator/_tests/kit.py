@@ -18,9 +18,11 @@ from kafkacompat.controller.image import (
     TopicImage,
 )
 from kafkacompat.coordinator.services import CoordinatorServices
+from kafkacompat.coordinator.shard import ShardState
 from kafkacompat.deferred import Deferred
 from kafkacompat.group.environment import GroupSettings
 from kafkacompat.group.group_coordinator import CoordinatorSettings, GroupCoordinator, GroupServices
+from kafkacompat.group.group_metadata_manager import machine_of
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.log_loader import open_directory
@@ -205,6 +207,26 @@ AT_ONCE = {"group.consumer.assignment.interval.ms": 0, "group.share.assignment.i
 """Settings of a broker that assigns partitions again without a delay."""
 
 
+SET_AGAIN = {"heartbeat", "session", "rebalance"}
+"""Timers of members that a load sets again, for the members that it finds."""
+ENDED_BY_A_LOAD = {
+    "join": "nobody has joined the group that is loaded, and a group that is stable waits for nobody",
+    "sync": "a group is loaded without a generation that waits for its assignment",
+    "consumer-join": "the next heartbeat of the member sets it again",
+    "consumer-sync": "as in Kafka, the member has only its session until it joins again",
+    "initial-rebalance": "the first heartbeat after the load assigns",
+    "downgrade": "a load looks whether a group has only classic members (resume_downgrade)",
+    "task": "what was being made is asked for again",
+}
+"""Other timers of groups, with the reason why nothing waits for them after a load."""
+
+
+def timers_of(coordinator: GroupCoordinator) -> set[tuple[str, ...]]:
+    """Keys, with the ids of groups."""
+    keys: list[Any] = [key for shard in coordinator._shards for key in shard.timers._entries]
+    return {tuple(part if isinstance(part, str) else part.group_id for part in key) for key in keys}
+
+
 class LeadingCoordinator:
     """A coordinator that leads all partitions of the offsets topic, with topics `t` (3 partitions) and `u` (1)."""
 
@@ -272,10 +294,28 @@ class LeadingCoordinator:
 
     def restart(self) -> None:
         """A new coordinator over the same logs."""
+        before = timers_of(self.coordinator)
         self.coordinator.stop()
         self.coordinator = self._make()
         self.coordinator.on_image(image_of([], offset=-1), self.image)
         self.time.advance(0)
+        self._check_timers(before)
+
+    def _check_timers(self, before: set[tuple[str, ...]]) -> None:
+        """A timer that a load forgets never fires, and nothing else would show it."""
+        for kind, *_ in before:
+            assert kind in SET_AGAIN | ENDED_BY_A_LOAD.keys(), (
+                f"say what a load does with the timers {kind!r}"
+            )
+        if not all(shard.state is ShardState.ACTIVE for shard in self.coordinator._shards):
+            return
+        now = timers_of(self.coordinator)
+        for kind, group_id, member_id in (key for key in before if key[0] in SET_AGAIN):
+            for shard in self.coordinator._shards:
+                group: Any = machine_of(shard).groups.get(group_id)
+                member = None if group is None else group.members.get(member_id)
+                if member is not None and (kind != "rebalance" or member.revocation_timeout_ms is not None):
+                    assert (kind, group_id, member_id) in now, "a load has forgotten a timer"
 
     @property
     def node(self) -> Any:

@@ -33,9 +33,9 @@ from kafkacompat.group.environment import (
     MEMBER_BYTES_MAX,
     GroupSettings,
 )
+from kafkacompat.group.group_metadata_manager import machine_of
 from kafkacompat.group.modern_group import ModernGroup
 from kafkacompat.group.offset_metadata_manager import size_of_offset
-from kafkacompat.group.sweeps import machine_of
 from kafkacompat.ids import OFFSETS_TOPIC
 from kafkacompat.memory import Memory
 from kafkacompat.wire.errors import ErrorCode as E

@@ -12,7 +12,7 @@ from kafkacompat.coordinator._tests.kit import LeadingCoordinator
 from kafkacompat.coordinator.core import CoordinatorResult, OperationRefused
 from kafkacompat.deferred import Deferred
 from kafkacompat.group.environment import GroupSettings
-from kafkacompat.group.sweeps import machine_of
+from kafkacompat.group.group_metadata_manager import machine_of
 from kafkacompat.wire.errors import ErrorCode as E
 
 

@@ -34,9 +34,9 @@ from kafkacompat.group._tests.test_transactional_offsets import EPOCH, PRODUCER_
 from kafkacompat.group.classic.classic_group import ClassicGroupMember, ClassicGroupState
 from kafkacompat.group.consumer_protocol import MalformedSubscription, topics_of_all
 from kafkacompat.group.describe import LOWERED_A_STEP, TOLD_COST
-from kafkacompat.group.group_metadata_manager import GroupMetadataManager
+from kafkacompat.group.group_metadata_manager import GroupMetadataManager, machine_of
 from kafkacompat.group.records import OffsetRecord
-from kafkacompat.group.sweeps import BATCH_BYTES_MAX, batches, machine_of
+from kafkacompat.group.sweeps import BATCH_BYTES_MAX, batches
 from kafkacompat.ids import OFFSETS_TOPIC
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.tasks import TURN_COST

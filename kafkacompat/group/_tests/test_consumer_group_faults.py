@@ -20,12 +20,12 @@ from kafkacompat.group.consumer import classic_members, regular_expressions
 from kafkacompat.group.consumer.consumer_group import ConsumerGroup
 from kafkacompat.group.consumer.consumer_group_member import ConsumerGroupMember
 from kafkacompat.group.environment import GroupSettings
+from kafkacompat.group.group_metadata_manager import machine_of as group_machine
 from kafkacompat.group.records import (
     consumer_current_assignment_record,
     consumer_member_record,
     consumer_target_record,
 )
-from kafkacompat.group.sweeps import machine_of as group_machine
 from kafkacompat.ids import OFFSETS_TOPIC
 from kafkacompat.wire.errors import ErrorCode as E
 

@@ -22,9 +22,9 @@ from kafkacompat.group._tests.members import Member, described, heartbeat, membe
 from kafkacompat.group.consumer import target_assignment_builder
 from kafkacompat.group.consumer.consumer_group import ConsumerGroup
 from kafkacompat.group.environment import ConsumerGroupSettings, GroupSettings
+from kafkacompat.group.group_metadata_manager import machine_of as group_machine
 from kafkacompat.group.image_topics import ImageTopics
 from kafkacompat.group.offset_metadata_manager import commit_transactional_offsets
-from kafkacompat.group.sweeps import machine_of as group_machine
 from kafkacompat.ids import OFFSETS_TOPIC
 from kafkacompat.security.acl import AclOperation, ResourceType
 from kafkacompat.tasks import TURN_COST

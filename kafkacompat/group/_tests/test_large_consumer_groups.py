@@ -26,8 +26,7 @@ from kafkacompat.group.consumer.conversion import CONVERTED_AT_ONCE
 from kafkacompat.group.consumer_protocol import assignment_bytes
 from kafkacompat.group.environment import ConsumerGroupSettings, GroupSettings
 from kafkacompat.group.group_coordinator import CoordinatorSettings
-from kafkacompat.group.group_metadata_manager import GroupMetadataManager
-from kafkacompat.group.sweeps import machine_of
+from kafkacompat.group.group_metadata_manager import GroupMetadataManager, machine_of
 from kafkacompat.ids import OFFSETS_TOPIC
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.wire.errors import ErrorCode as E

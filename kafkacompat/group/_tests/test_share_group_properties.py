@@ -14,7 +14,7 @@ from kafkacompat.coordinator._tests.kit import topic_image
 from kafkacompat.group._tests.sharers import GROUP, Sharer, SharingCoordinator, described
 from kafkacompat.group._tests.test_share_group_offsets import alter, delete
 from kafkacompat.group._tests.test_share_groups import group_of, state, states
-from kafkacompat.group.sweeps import machine_of
+from kafkacompat.group.group_metadata_manager import machine_of
 from kafkacompat.ids import OFFSETS_TOPIC
 from kafkacompat.share.service import TopicIdPartition
 from kafkacompat.wire.errors import ErrorCode as E

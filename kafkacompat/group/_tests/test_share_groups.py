@@ -22,11 +22,11 @@ from kafkacompat.group import image_topics, share_groups
 from kafkacompat.group._tests.members import Member
 from kafkacompat.group._tests.sharers import GROUP, Sharer, SharingCoordinator, described, heartbeat
 from kafkacompat.group._tests.test_consumer_groups import subscribing_to_many
+from kafkacompat.group.group_metadata_manager import machine_of
 from kafkacompat.group.records import ShareGroupRecord
 from kafkacompat.group.share import heartbeat as share_heartbeat
 from kafkacompat.group.share.share_group import ShareGroup
 from kafkacompat.group.share_groups import ASKED_AT_ONCE
-from kafkacompat.group.sweeps import machine_of
 from kafkacompat.ids import OFFSETS_TOPIC
 from kafkacompat.records.batch import HEADER_SIZE, iterate_batches
 from kafkacompat.records.scan import walk_records

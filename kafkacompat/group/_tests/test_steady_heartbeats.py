@@ -22,7 +22,7 @@ from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.coordinator._tests.kit import NODE_ID, LeadingCoordinator, topic_image
 from kafkacompat.group._tests.members import Owned, topic_partitions
 from kafkacompat.group.consumer.consumer_group import ConsumerGroup
-from kafkacompat.group.sweeps import machine_of
+from kafkacompat.group.group_metadata_manager import machine_of
 from kafkacompat.ids import OFFSETS_TOPIC
 from kafkacompat.ports.dispatcher import ConnectionInfo, Pending
 from kafkacompat.wire.codec import decode, encode

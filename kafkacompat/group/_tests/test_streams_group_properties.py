@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafkacompat.group._tests.streamers import CHANGELOG, GROUP, Streamer, StreamsWorld, described, topology
-from kafkacompat.group.sweeps import machine_of
+from kafkacompat.group.group_metadata_manager import machine_of
 from kafkacompat.sim._tests.cluster_mutants import Plant
 from kafkacompat.sim._tests.streams_group_mutants import RARE_STREAMS_GROUP_MUTANTS
 from kafkacompat.wire.errors import ErrorCode as E

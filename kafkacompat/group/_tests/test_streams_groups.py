@@ -39,12 +39,12 @@ from kafkacompat.group._tests.streamers import (
 )
 from kafkacompat.group.describe import describe_streams_group
 from kafkacompat.group.environment import group_memory
+from kafkacompat.group.group_metadata_manager import machine_of
 from kafkacompat.group.streams import heartbeat as streams_heartbeat
 from kafkacompat.group.streams.configured_topology import TASKS_MAX, StatusCode
 from kafkacompat.group.streams.streams_group import StreamsGroup
 from kafkacompat.group.streams.streams_topology import topology_of
 from kafkacompat.group.streams_groups import NOT_STORED
-from kafkacompat.group.sweeps import machine_of
 from kafkacompat.security.acl import AclOperation, ResourceType
 from kafkacompat.tasks import TURN_COST, at_once
 from kafkacompat.wire.errors import ErrorCode as E

@@ -25,10 +25,9 @@ from kafkacompat.txn.marker_writer import LocalMarkerWriter
 from kafkacompat.txn.transaction_coordinator import (
     TransactionCoordinator,
     TransactionCoordinatorSettings,
-    machine_of,
 )
 from kafkacompat.txn.transaction_marker_channel_manager import END_RETRY_MS
-from kafkacompat.txn.transaction_state_manager import TransactionSettings, size_of_id
+from kafkacompat.txn.transaction_state_manager import TransactionSettings, machine_of, size_of_id
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.messages.add_partitions_to_txn_response import (
     AddPartitionsToTxnPartitionResult,
