@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from kafkacompat.ids import TopicPartition
 from kafkacompat.partition.fetch_session import (
     EVICTION_MS,
     FINAL_EPOCH,
     INITIAL_EPOCH,
     MAX_EPOCH,
     PARTITIONS_MAX,
+    CachedPartition,
     FetchContext,
     FetchSessionCache,
     next_epoch,
@@ -346,3 +348,32 @@ def test_long_names_take_the_room_of_many_partitions() -> None:
     assert shrunk.error is ErrorCode.NONE
     assert cache._weight == 1 + 101
     assert cache.get(small) is not None
+
+
+COMES_WITH_OTHERS = {
+    "partition_index": "which partition it is",
+    "last_stable_offset": "as in Kafka, which tells it with records or another high watermark",
+    "current_leader": "with an error",
+    "snapshot_id": "of the quorum, which has no sessions",
+    "aborted_transactions": "with records",
+}
+NEWS: dict[str, Any] = {
+    "error_code": ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    "high_watermark": 6,
+    "log_start_offset": 1,
+    "diverging_epoch": EpochEndOffset(epoch=1, end_offset=2),
+    "preferred_read_replica": 2,
+    "records": b"records",
+}
+
+
+def test_each_field_of_an_answer_is_news_to_a_session() -> None:
+    """Or comes with others. What a session takes for no news is never sent."""
+    assert NEWS.keys() | COMES_WITH_OTHERS.keys() == set(PartitionData.field_names())
+    for name, value in NEWS.items():
+        session = CachedPartition(asked(0), TopicPartition("t", 0))
+        session.must_tell(data())
+        assert not session.must_tell(data())
+        changed = data()
+        setattr(changed, name, value)
+        assert session.must_tell(changed), name
