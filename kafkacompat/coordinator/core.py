@@ -187,6 +187,13 @@ class Machine(Protocol[R]):
         ...
 
 
+class HasMachine(Protocol):
+    """A shard, for who only takes its machine."""
+
+    @property
+    def machine(self) -> Machine[Any]: ...
+
+
 class PartitionWriter(Protocol):
     """The partitions of one internal topic, by index."""
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from kafkacompat.coordinator.core import ELEMENT_COST, CoordinatorResult, OperationRefused, Reply
+from kafkacompat.coordinator.core import ELEMENT_COST, CoordinatorResult, HasMachine, OperationRefused, Reply
 from kafkacompat.faults import report
 from kafkacompat.group.classic.classic_group import ClassicGroup, ClassicGroupMember, ClassicGroupState
 from kafkacompat.group.classic.rebalance import end_group, prepare_rebalance, reschedule_heartbeat
@@ -55,7 +55,6 @@ from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.config.group import GroupConfigManager
-    from kafkacompat.coordinator.shard import Shard
     from kafkacompat.group.group import Group
     from kafkacompat.group.topics import Topics
     from kafkacompat.memory import Memory
@@ -219,7 +218,7 @@ class GroupMetadataManager:
                     group.request_metadata_refresh()
 
 
-def machine_of(shard: Shard) -> GroupMetadataManager:
+def machine_of(shard: HasMachine) -> GroupMetadataManager:
     """The groups of a shard of the group coordinator."""
     machine = shard.machine
     assert isinstance(machine, GroupMetadataManager)

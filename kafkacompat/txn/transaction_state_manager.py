@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from sys import getsizeof
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
-from kafkacompat.coordinator.core import CoordinatorResult, OperationRefused, Reply
+from kafkacompat.coordinator.core import CoordinatorResult, HasMachine, OperationRefused, Reply
 from kafkacompat.dataclass import dataclass
 from kafkacompat.faults import report
 from kafkacompat.ids import NO_PRODUCER_ID, TopicPartition
@@ -35,9 +35,6 @@ from kafkacompat.txn.transaction_metadata import (
     TxnTransitMetadata,
 )
 from kafkacompat.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from kafkacompat.coordinator.shard import Shard
 
 IDS_BYTES = 256 << 20
 """The default of transactional.ids.max.bytes: a quarter of the memory that Apache Kafka's scripts give a broker."""
@@ -273,7 +270,7 @@ class TransactionStateManager:
         return self._record(transaction, None)
 
 
-def machine_of(shard: Shard) -> TransactionStateManager:
+def machine_of(shard: HasMachine) -> TransactionStateManager:
     """The transactional ids of a shard of the transaction coordinator."""
     machine = shard.machine
     assert isinstance(machine, TransactionStateManager)
