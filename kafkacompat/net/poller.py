@@ -14,7 +14,7 @@ because a socket that accepts more is always ready.
   because those after it may come so too.
 - It returns to the loop after BUSY_S and one turn at the latest, however many connections are ready. So the loop's
   other tasks (timers, workers' results, new connections) are not delayed. In trio's place it returns as soon as
-  the loop has something to do. Connections without a turn are the first ones next time.
+  the loop has something to do, and after BUSY_S only if connections are left without a turn. Those are the first ones next time.
 """
 
 from __future__ import annotations
@@ -272,8 +272,8 @@ class Poller:
                 guest.dismissed()
 
     def serve(self) -> bool:
-        """Give turns to ready connections until none is ready or BUSY_S is over. Returns whether the time ended it, or
-        that the loop needs its turn."""
+        """Give turns to ready connections until none is ready or BUSY_S is over. Returns whether the loop must have its turn
+        before more are served."""
         began_s = monotonic()
         in_place = self._in_place
         if in_place is not None:
@@ -313,6 +313,9 @@ class Poller:
         self._last_end_s = monotonic()
         self.serving = False
         self._after_all()
+        if in_place is not None:
+            # It knows whether the loop has something to do, or learns it from its set before it serves the next ones.
+            return in_place.loop_is_due or bool(self._left)
         return time_ended_it
 
     def _sleep(self, wait: LoopWait) -> bool:

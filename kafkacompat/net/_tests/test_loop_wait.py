@@ -8,6 +8,7 @@ import random
 import re
 import socket
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -122,6 +123,21 @@ async def test_requests_are_served_without_turns_of_the_loop(monkeypatch: pytest
         trio.lowlevel.remove_instrument(turns)
     assert echo.served == 500
     assert turns.count < 50
+
+
+async def test_a_request_that_takes_long_is_no_reason_for_a_turn_of_the_loop() -> None:
+    """A busy machine takes the processor from any request."""
+    wait = LoopWait(LoopRest())
+    poller = a_poller(wait)
+    echo = Echo(poller, then=lambda: time.sleep(2 * module.BUSY_S))
+    async with running(poller):
+        await until_in_place(wait, poller)
+        turns = Turns()
+        trio.lowlevel.add_instrument(turns)
+        await trio.to_thread.run_sync(asking(echo, 50).join)
+        trio.lowlevel.remove_instrument(turns)
+    assert echo.served == 50
+    assert turns.count < 20
 
 
 async def test_the_loop_has_its_turn_for_whatever_it_waits_for() -> None:
