@@ -266,8 +266,15 @@ async def test_a_slice_is_looked_for_in_the_cache_again_when_its_socket_was_full
         file.cold = True
         watched: list[int] = []
 
+        token = trio.lowlevel.current_trio_token()
+
         def submit(job: Callable[[], object]) -> object:
-            return submit_before(lambda: (watched.append(served._watched), job())[1])
+            def run() -> object:
+                # After the turn in which it began, and before its end is told.
+                token.run_sync_soon(lambda: watched.append(served._watched))
+                return job()
+
+            return submit_before(run)
 
         submit_before = server.workers.submit
         server.workers.submit = submit  # type: ignore[method-assign, assignment]
