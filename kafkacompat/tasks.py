@@ -334,6 +334,20 @@ class Tasks:
         over.when_abandoned = self._timers.call_after(delay_ms, lambda: over.resolve(None)).cancel
         return over
 
+    def no_longer_than(self, delay_ms: int, answer: Deferred[Any]) -> Deferred[None]:
+        """Done when the answer is there, whatever it is, or after some milliseconds."""
+        over: Deferred[None] = Deferred()
+
+        def end(_: Deferred[Any] | None = None) -> None:
+            if not over.done:
+                timer.cancel()
+                over.resolve(None)
+
+        timer = self._timers.call_after(delay_ms, end)
+        over.when_abandoned = timer.cancel
+        answer.on_done(end)
+        return over
+
     def remove(self, task: Task[Any]) -> None:
         """It has ended."""
         del self._unfinished[task]

@@ -144,25 +144,13 @@ class Flushes:
                 pending[name] = flush
         if not pending:
             return None
-        answer: Deferred[Mapping[TopicPartition, ErrorCode]] = Deferred()
-
-        def tell() -> None:
-            if not answer.done:
-                answer.resolve(
-                    {
-                        name: flush.result() if flush.done else ErrorCode.REQUEST_TIMED_OUT
-                        for name, flush in pending.items()
-                    }
-                )
-
-        timer = self._services.timers.call_after(max(timeout_ms, LEAST_MS), tell)
-
-        def all_done(_: Deferred[None]) -> None:
-            timer.cancel()
-            tell()
-
-        when_all_done(list(pending.values())).on_done(all_done)
-        return answer
+        flushed = when_all_done(list(pending.values()))
+        return self._services.tasks.no_longer_than(max(timeout_ms, LEAST_MS), flushed).then(
+            lambda _: {
+                name: flush.result() if flush.done else ErrorCode.REQUEST_TIMED_OUT
+                for name, flush in pending.items()
+            }
+        )
 
 
 def _nothing() -> None:

@@ -78,6 +78,8 @@ Key = tuple[str, int]
 
 USUAL_BYTES = 16 * 1024 * 1024
 """The decompressed body of a batch of usual size."""
+DURABLE_WAIT_MS = 5_000
+"""For so long the lookup of an offset waits for a log that a kill has left. Its disk may stand still."""
 USUAL_AT_ONCE = 8
 HUGE_AT_ONCE = 2
 """Batches opened at the same time. Each of the huge ones may use what batch.max.unpacked.bytes allows."""
@@ -466,7 +468,7 @@ class ReplicaManager:
     async def _list_offset_later(
         self, durable: Deferred[ErrorCode], partition: TopicPartition, question: Question
     ) -> OffsetLookup:
-        await durable
+        await self._tasks.no_longer_than(DURABLE_WAIT_MS, durable)
         found = self._list_offset(partition, question)
         return await found if isinstance(found, Deferred) else found
 

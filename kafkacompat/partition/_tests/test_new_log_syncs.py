@@ -27,7 +27,7 @@ from kafkacompat.partition.hosted_partitions import OPENED_AT_ONCE_MAX
 from kafkacompat.partition.list_offsets import LATEST
 from kafkacompat.partition.log_syncs import ANCHORED_AT_ONCE, LEAST_MS, RETRY_MS
 from kafkacompat.partition.partition import Partition
-from kafkacompat.partition.replica_manager import ReplicaManager
+from kafkacompat.partition.replica_manager import DURABLE_WAIT_MS, ReplicaManager
 from kafkacompat.partition.service import FetchParameters, FetchRequestPartition
 from kafkacompat.ports import WorkersBusy
 from kafkacompat.wire.errors import ErrorCode
@@ -190,6 +190,16 @@ def test_list_offsets_of_a_log_that_a_kill_left_waits_until_it_is_durable(
         ErrorCode.NONE,
         1 if timestamp_ms == LATEST else 0,
     )
+
+
+def test_list_offsets_waits_no_longer_for_a_disk_that_stands_still() -> None:
+    again = started_after_a_kill()
+    asked = again.manager.list_offset(T0, LATEST, False, -1, -1)
+    assert isinstance(asked, Deferred)
+    again.time.advance(DURABLE_WAIT_MS - 1)
+    assert not asked.done
+    again.time.advance(1)
+    assert asked.result().error is ErrorCode.OFFSET_NOT_AVAILABLE
 
 
 def test_a_log_that_another_sync_made_durable_first_is_not_read_as_empty() -> None:
