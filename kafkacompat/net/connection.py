@@ -30,6 +30,8 @@ from kafkacompat.net.output_queue import ByteSocket, Flushed, OutputQueue, Slice
 from kafkacompat.net.poller import READ, WRITE
 from kafkacompat.net.receive_buffer import ReceiveBuffer
 from kafkacompat.net.replies import Replies
+from kafkacompat.net.send_buffer import enlarged
+from kafkacompat.net.settings import NetworkSettings
 from kafkacompat.ports import Clock, Workers
 from kafkacompat.ports.dispatcher import CloseConnection, ConnectionInfo, Dispatcher, Pending, Reply
 from kafkacompat.wire.errors import WireError
@@ -62,6 +64,7 @@ _PEER_GONE = Stage.PEER_GONE
 _ENDING = Stage.ENDING
 _CLOSED = Stage.CLOSED
 _COLD = Flushed.COLD
+_FULL = Flushed.FULL
 _TURN_OVER = Flushed.TURN_OVER
 
 
@@ -73,6 +76,9 @@ class Host(Protocol):
     workers: Workers
     memory: MemoryPool | None
     """For requests being received. None: without a bound."""
+
+    @property
+    def settings(self) -> NetworkSettings: ...
 
     def take_turn_soon(self, connection: Connection) -> None:
         """Call `turn` from the loop, after earlier calls."""
@@ -97,6 +103,7 @@ class Connection:
     __slots__ = (
         "_buffer",
         "_fd",
+        "_fulls",
         "_host",
         "_memory",
         "_muted",
@@ -134,6 +141,8 @@ class Connection:
         """The throttle time of a quota is not over: no request is dispatched."""
         self.muted_until_ms = 0
         self._fd = -1
+        self._fulls = 0
+        """How often the socket was full."""
         self._watched = 0
         """The events the poller waits for: READ, WRITE or both."""
         self._stage = _OPEN
@@ -348,6 +357,11 @@ class Connection:
             return False
         if result is _COLD:
             self._replies.warm_next(self._host.workers).on_done(self._warmed)
+        elif result is _FULL and self._host.settings.socket_send_buffer_grows:
+            self._fulls += 1
+            if enlarged(self._socket, self._fulls):
+                self._replies.is_full = False
+                return True
         return result is _TURN_OVER
 
     def _close_unsent(self, error: OSError | SliceTooShort) -> None:

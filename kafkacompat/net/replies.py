@@ -17,7 +17,8 @@ from kafkacompat.net.output_queue import Flushed, OutputQueue
 from kafkacompat.ports import FileSlice, Workers
 from kafkacompat.ports.dispatcher import ConnectionInfo, ListenerCounts, Pending, Reply, ReplyPart
 
-TURN_SENT_BYTES = 1024 * 1024
+TURN_SENT_BYTES = 1024 * 1024 + 16 * 1024
+"""1 MiB of records, which clients ask for by default, and the bytes around them (see PART_BYTES)."""
 SENT_AT_ONCE_BYTES = 64 * 1024
 """A longer reply waits for its connection's turn, because the code that produces it has other work."""
 REPLIES_WAITING_MAX = 128

@@ -40,6 +40,8 @@ class NetworkSettings:
     sasl_server_max_receive_size: int = 512 * 1024
     """For frames of a client that is not authenticated yet."""
     socket_send_buffer_bytes: int = 100 * 1024
+    socket_send_buffer_grows: bool = True
+    """Unless its size is set (send_buffer.py)."""
     socket_receive_buffer_bytes: int = 100 * 1024
     socket_listen_backlog_size: int = 50
     queued_max_request_bytes: int = -1
@@ -73,6 +75,7 @@ class NetworkSettings:
             ),
             sasl_server_max_receive_size=config.get_int("sasl.server.max.receive.size"),
             socket_send_buffer_bytes=config.get_int("socket.send.buffer.bytes"),
+            socket_send_buffer_grows="socket.send.buffer.bytes" not in config.originals,
             socket_receive_buffer_bytes=config.get_int("socket.receive.buffer.bytes"),
             socket_listen_backlog_size=config.get_int("socket.listen.backlog.size"),
             queued_max_request_bytes=config.get_int("queued.max.request.bytes"),

@@ -86,6 +86,9 @@ class TlsSocket:
     def fileno(self) -> int:
         return self._socket.fileno()
 
+    def setsockopt(self, level: int, option: int, value: int) -> None:
+        self._socket.setsockopt(level, option, value)
+
     @property
     def certificate(self) -> bytes | None:
         """The peer's certificate, if it has sent one."""

@@ -6,6 +6,7 @@ import errno
 import os
 import socket
 import struct
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import trio
 
 from kafkacompat._tests.doubles import HandTime, HandWorkers
 from kafkacompat.net import connection as module
+from kafkacompat.net import send_buffer
 from kafkacompat.net._tests.helpers import (
     TLS,
     ScriptedDispatcher,
@@ -41,6 +43,7 @@ from kafkacompat.net.output_queue import (
 )
 from kafkacompat.net.poller import READ, WRITE
 from kafkacompat.net.replies import Replies
+from kafkacompat.net.send_buffer import FULL_BYTES, WINDOW_BYTES, enlarged
 from kafkacompat.net.server import Server
 from kafkacompat.net.settings import NetworkSettings
 from kafkacompat.ports import FileSlice
@@ -90,6 +93,81 @@ async def test_a_slow_reader_gets_everything_in_order_and_is_read_meanwhile() ->
         assert await receive_frame(stream) == b"next"
         await until(lambda: served._watched == READ)
         assert served.unsent_bytes == 0
+
+
+def send_buffer_bytes(served: Connection) -> int:
+    with socket.socket(fileno=os.dup(served._fd)) as same:
+        return same.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+
+
+def set_and_told(size: int) -> int:
+    """What the system tells of a send buffer that is set to this size. It has its own bound, and Linux tells twice as much."""
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
+        return other.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+
+
+async def test_a_socket_that_was_full_once_has_a_larger_send_buffer() -> None:
+    dispatcher, reply = large_replies()
+    async with serving(dispatcher) as server:
+        stream = await dial(server)
+        served = await fill(server, stream)
+        assert send_buffer_bytes(served) == set_and_told(FULL_BYTES)
+        assert await receive_exactly(stream, len(reply)) == reply
+
+
+@pytest.mark.parametrize("window", ["small", "large"])
+async def test_a_socket_that_waits_for_its_client_s_window_has_the_largest_send_buffer(
+    window: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(send_buffer, "SETTLED_FULLS", 2)
+    monkeypatch.setattr(send_buffer, "_unsent_bytes", lambda sock: FULL_BYTES - (window == "large"))
+    dispatcher, reply = large_replies()
+    async with serving(dispatcher) as server:
+        stream = await dial(server)
+        served = await fill(server, stream)
+        await until(lambda: served._fulls >= 2)
+        assert send_buffer_bytes(served) == set_and_told(WINDOW_BYTES if window == "small" else FULL_BYTES)
+        assert await receive_exactly(stream, len(reply)) == reply
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what is not sent yet")
+async def test_what_waits_for_the_client_s_window_is_not_sent_yet() -> None:
+    dispatcher, reply = large_replies()
+    async with serving(dispatcher) as server:
+        stream = await dial(server)
+        socket_of(stream).setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
+        served = await fill(server, stream)
+        await until(lambda: send_buffer._unsent_bytes(served._socket) >= FULL_BYTES)
+        assert await receive_exactly(stream, len(reply)) == reply
+        assert send_buffer._unsent_bytes(served._socket) == 0
+
+
+async def test_a_send_buffer_whose_size_is_set_stays_as_it_is() -> None:
+    dispatcher, reply = large_replies()
+    async with serving(dispatcher, NetworkSettings(socket_send_buffer_grows=False)) as server:
+        stream = await dial(server)
+        served = await fill(server, stream)
+        assert send_buffer_bytes(served) == set_and_told(server.settings.socket_send_buffer_bytes)
+        assert await receive_exactly(stream, len(reply)) == reply
+
+
+def test_a_system_that_refuses_a_larger_send_buffer_keeps_the_smaller() -> None:
+    class Refusing(Calls):
+        def setsockopt(self, level: int, option: int, value: int) -> None:
+            raise OSError(errno.ENOBUFS, "No buffer space available")
+
+    assert not enlarged(Refusing(b"", 0), 1)
+
+
+async def test_a_client_of_small_replies_keeps_its_send_buffer() -> None:
+    async with serving(ScriptedDispatcher()) as server:
+        stream = await dial(server)
+        for _ in range(20):
+            await stream.send_all(framed(bytes(10_000)))
+            await receive_frame(stream)
+        (served,) = server._connections.values()
+        assert send_buffer_bytes(served) == set_and_told(server.settings.socket_send_buffer_bytes)
 
 
 async def test_a_full_socket_costs_the_loop_nothing_while_it_stays_full() -> None:
@@ -416,6 +494,15 @@ def test_a_small_reply_with_slices_is_one_piece_when_it_is_alone(taken_at_once: 
     assert calls.sent == whole
     assert (replies.counts.sent_bytes, replies.counts.responses) == (len(whole), 1)
     assert replies.counts.largest_response == len(whole)
+
+
+def test_an_answer_of_one_mebibyte_of_records_leaves_in_one_turn() -> None:
+    """Clients ask for as much of a partition by default. A turn for the few bytes after the records would cost a tenth more."""
+    calls = Calls(bytes(1 << 20), 10**7)
+    replies, reply = replies_and_reply(calls, 1 << 20)
+    replies.add(reply)
+    assert replies.send() is Flushed.EMPTY
+    assert calls.calls == ["send", "sendfile", "send"]
 
 
 @pytest.mark.parametrize("why", ["cold", "too short", "large slice", "large reply", "many parts"])

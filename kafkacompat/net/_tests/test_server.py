@@ -359,6 +359,13 @@ def test_settings_come_from_the_nodes_configuration() -> None:
     )
 
 
+@pytest.mark.parametrize("size", [102_400, 5_000_000, -1])
+def test_a_send_buffer_that_is_set_does_not_grow(size: int) -> None:
+    config = ServerConfig.from_properties({**defaults_without_file(), "socket.send.buffer.bytes": str(size)})
+    settings = NetworkSettings.from_config(config)
+    assert (settings.socket_send_buffer_bytes, settings.socket_send_buffer_grows) == (size, False)
+
+
 async def test_drain_answers_what_was_received_and_takes_nothing_more() -> None:
     dispatcher = ScriptedDispatcher()
     async with serving(dispatcher) as server:
