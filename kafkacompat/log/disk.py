@@ -102,6 +102,12 @@ class RealFile:
             got += len(data)
         return b"".join(parts)
 
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        got = 0
+        while got < len(buffer) and (more := os.preadv(self._fd, [buffer[got:]], position + got)):
+            got += more
+        return got
+
     def send_to(self, socket_fileno: int, position: int, length: int) -> int:
         return os.sendfile(socket_fileno, self._fd, position, length)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import struct
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from kafkacompat.log.index_cache import IndexCache
 
@@ -77,6 +77,16 @@ class Index:
         """The page where the last search ended. The next search is usually at or after it."""
         self._file: File | None = None
         """Open only during a search."""
+
+    @classmethod
+    def over(cls, base_offset: int, data: bytes) -> Self:
+        """Of entries that are searched and never changed, so that they need no copy. Raises IndexCorrupt."""
+        if len(data) % cls.entry_size:
+            raise IndexCorrupt(f"{len(data)} bytes are not whole entries of {cls.entry_size}")
+        index = cls(base_offset)
+        index._tail = data  # type: ignore[assignment]  # nothing is added
+        index.size = index.written = len(data)
+        return index
 
     def attach(self) -> None:
         """Take over the entries in the file. Raises FileNotFoundError or IndexCorrupt."""
@@ -319,6 +329,12 @@ class OffsetIndex(Index):
         none."""
         rank = self.rank(offset - self.base_offset, 0)
         return self.entry(rank - 1) if rank else (-1, 0)
+
+    def position_after(self, offset: int) -> int:
+        """The position of the first entry after an offset: the batch with this offset does not begin behind it. -1 if there is
+        none."""
+        at = self.rank(offset - self.base_offset, 0)
+        return self.entry(at)[1] if at < len(self) else -1
 
     def offset_at(self, position: int) -> int:
         """The offset of the first entry whose batch begins at or after a position. -1 if there is none."""

@@ -41,6 +41,10 @@ class File(Protocol):
         """The bytes. Blocks on the disk if necessary. Shorter only at the end of the file."""
         ...
 
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        """Fill the buffer as `read_cold` would. Returns the bytes read: fewer only at the end of the file."""
+        ...
+
     def send_to(self, socket_fileno: int, position: int, length: int) -> int:
         """os.sendfile to a non-blocking socket. Returns the bytes sent. Raises BlockingIOError if the socket is full."""
         ...
@@ -123,6 +127,7 @@ MEETS: Mapping[str, frozenset[str]] = {
     "write_now": frozenset({"write"}),
     "try_read": frozenset({"read"}),
     "read_cold": frozenset({"read"}),
+    "read_into": frozenset({"read"}),
     "forget_cached": frozenset({"sync"}),
     "open": frozenset({"open", "create"}),
     **dict.fromkeys(("size", "send_to", "fileno", "close", "lock", "exists"), frozenset[str]()),

@@ -155,16 +155,20 @@ class _FileStream:
         self._end = end
 
     def read(self, size: int = -1, /) -> bytes:
-        left = self._end - self._position
-        wanted = left if size < 0 else min(size, left)
+        left = max(self._end - self._position, 0)
+        view = memoryview(bytearray(left if size < 0 else min(size, left)))
+        return bytes(view[: self.readinto(view)])
+
+    def readinto(self, buffer: memoryview, /) -> int:
+        wanted = min(len(buffer), self._end - self._position)
         if self._file is None or wanted <= 0:
-            return b""
+            return 0
         with _told(f"{self._file.path} cannot be read"):
-            piece = self._file.read_cold(self._position, wanted)
-        if len(piece) < wanted:
+            got = self._file.read_into(self._position, buffer[:wanted])
+        if got < wanted:
             raise RemoteStorageException(f"{self._file.path} has become shorter")
         self._position += wanted
-        return piece
+        return wanted
 
     def close(self) -> None:
         self._file = None

@@ -73,6 +73,10 @@ class RemoteInputStream(Protocol):
         the store has sent less than it has announced."""
         ...
 
+    def readinto(self, buffer: memoryview, /) -> int:
+        """As `read`, into this memory. Returns the bytes that it has now, 0 at the end."""
+        ...
+
     def close(self) -> None:
         """Give up what is left. May be called twice."""
         ...

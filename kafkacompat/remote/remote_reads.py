@@ -8,16 +8,18 @@ tells whether a cleaning has removed them.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
 from kafkacompat.log.index import AbortedTxn, IndexCorrupt, OffsetIndex, TimeIndex, TransactionIndex
 from kafkacompat.log.lookup import before_which_none_is_as_late
 from kafkacompat.log.replay import apply_batch
 from kafkacompat.ports import TimestampOffset
 from kafkacompat.records.batch import (
+    ATTRIBUTES_POSITION,
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC_POSITION,
@@ -29,11 +31,13 @@ from kafkacompat.records.batch import (
     parse_header,
 )
 from kafkacompat.records.compression import DecompressionFailed
+from kafkacompat.records.crc import crc32c
 from kafkacompat.records.read import find_by_time
 from kafkacompat.records.record import RecordMalformed
 from kafkacompat.remote.manager_core import epoch_for_offset
 from kafkacompat.remote.metadata import has_mark
 from kafkacompat.remote.ports import IndexType, RemoteStorageException
+from kafkacompat.remote.reused_buffers import ReusedBuffers
 from kafkacompat.tasks import at_once
 
 if TYPE_CHECKING:
@@ -54,6 +58,9 @@ INDEXED_EVERY = 4096
 """Bytes between two entries of an offset index by default (index.interval.bytes). A read begins up to so many bytes too early."""
 REPLAYED_AT_ONCE = 1 << 20
 LEAST_BATCH = LOG_OVERHEAD + 14
+_FRONT = struct.Struct(">qiibIhi")
+"""The first fields of a header, up to the last offset delta."""
+_NOTHING = memoryview(b"")
 
 
 class RemoteRecords(NamedTuple):
@@ -78,6 +85,7 @@ class RemoteSegmentReader:
     def __init__(self, storage: RemoteStorageManager, indexes: RemoteIndexCache) -> None:
         self._storage = storage
         self._indexes = indexes
+        self._buffers = ReusedBuffers()
 
     def read(
         self,
@@ -92,10 +100,15 @@ class RemoteSegmentReader:
         if not metadata.segment_size_in_bytes:
             return None
 
-        def read(position: int) -> _Found:
-            return self._read_from(metadata, position, offset, end_offset, max_bytes, minimum_one_batch)
+        indexed, position, before = self._indexed(metadata, offset)
 
-        indexed, position = self._indexed(metadata, offset)
+        def read(position: int) -> _Found:
+            # The header of the batch behind tells that it is too large.
+            ahead = before + max_bytes + HEADER_SIZE
+            return self._read_from(
+                metadata, position, ahead, offset, end_offset, max_bytes, minimum_one_batch
+            )
+
         found = _read_at(metadata, position, read)
         if found.gaps:
             again = _read_at(metadata, position if found.first == indexed else 0, read)
@@ -112,6 +125,7 @@ class RemoteSegmentReader:
         self,
         metadata: RemoteLogSegmentMetadata,
         position: int,
+        ahead: int,
         offset: int,
         end_offset: int,
         max_bytes: int,
@@ -120,7 +134,7 @@ class RemoteSegmentReader:
         taken = _Taken()
         gaps: set[int] = set()
         size, end, first = 0, offset, -1
-        with self._batches(metadata, position, max_bytes + INDEXED_EVERY) as batches:
+        with self._batches(metadata, position, ahead) as batches:
             for batch in batches:
                 header = batch.header
                 first = header.last_offset if first < 0 else first
@@ -136,6 +150,10 @@ class RemoteSegmentReader:
                 taken.add(batch)
                 size += header.size
                 end = header.last_offset + 1
+                if size < max_bytes and end < end_offset:
+                    more, end = batches.plain(max_bytes - size, end_offset)
+                    taken.extend(more)
+                    size += more
                 if size >= max_bytes or end >= end_offset:
                     break
         if not size:
@@ -180,7 +198,7 @@ class RemoteSegmentReader:
         if not metadata.segment_size_in_bytes:
             return None
         try:
-            times = TimeIndex(metadata.start_offset, self._indexes.get(metadata, IndexType.TIMESTAMP))
+            times = TimeIndex.over(metadata.start_offset, self._indexes.get(metadata, IndexType.TIMESTAMP))
             times.check()
             before = before_which_none_is_as_late(times, timestamp_ms)
         except (IndexCorrupt, ValueError):
@@ -211,32 +229,34 @@ class RemoteSegmentReader:
         RemoteStorageException: without them, aborted records would be taken for committed ones."""
         data = self._indexes.get(metadata, IndexType.TRANSACTION)
         try:
-            index = TransactionIndex(metadata.start_offset, data)
+            index = TransactionIndex.over(metadata.start_offset, data)
             index.check()
             return index.collect(fetch_offset, upper_bound_offset)
         except (IndexCorrupt, ValueError) as damage:
             self._indexes.remove([metadata.remote_log_segment_id.id])
             raise _damaged(metadata, damage) from None
 
-    def _indexed(self, metadata: RemoteLogSegmentMetadata, offset: int) -> tuple[int, int]:
-        """The last offset of a batch that is at or before this one, and the position of that batch."""
+    def _indexed(self, metadata: RemoteLogSegmentMetadata, offset: int) -> tuple[int, int, int]:
+        """The last offset of a batch that is at or before this one, the position of that batch, and so many bytes as probably
+        lie between it and the batch with this offset."""
         data = self._indexes.get(metadata, IndexType.OFFSET)
         try:
-            index = OffsetIndex(metadata.start_offset, data)
+            index = OffsetIndex.over(metadata.start_offset, data)
             index.check(metadata.segment_size_in_bytes)
-            return index.lookup(offset)
+            last_offset, position = index.lookup(offset)
+            following = position if offset == metadata.start_offset else index.position_after(offset)
         except (IndexCorrupt, ValueError):
             self._indexes.remove([metadata.remote_log_segment_id.id])
-            return -1, 0
+            return -1, 0, INDEXED_EVERY
+        return last_offset, position, INDEXED_EVERY if following < 0 else max(following - position, 0)
 
     @contextmanager
-    def _batches(
-        self, metadata: RemoteLogSegmentMetadata, position: int, ahead: int
-    ) -> Iterator[Iterator[_Batch]]:
+    def _batches(self, metadata: RemoteLogSegmentMetadata, position: int, ahead: int) -> Iterator[_Batches]:
         """The batches from a position on, which are probably read for so many bytes."""
-        segment = _Ahead(partial(self._storage.fetch_log_segment, metadata), position, metadata, ahead)
+        fetch = partial(self._storage.fetch_log_segment, metadata)
+        segment = _Ahead(fetch, position, metadata, ahead, self._buffers)
         try:
-            yield _batches_in(segment, metadata)
+            yield _Batches(segment, metadata)
         finally:
             segment.close()
 
@@ -247,14 +267,17 @@ class _Ahead:
 
     __slots__ = (
         "_ahead",
+        "_buffers",
         "_end",
         "_fetch",
         "_following",
         "_position",
         "_range",
+        "_room",
         "_stream",
         "_stream_end",
         "at",
+        "filled",
         "piece",
     )
 
@@ -264,48 +287,61 @@ class _Ahead:
         position: int,
         metadata: RemoteLogSegmentMetadata,
         ahead: int,
+        buffers: ReusedBuffers,
     ) -> None:
         """`fetch`: the bytes from one position to another, both inclusive."""
         self._fetch = fetch
+        self._buffers = buffers
         self._position = self._stream_end = position
         """Up to where the segment is read, and where the present range ends."""
         self._end = metadata.segment_size_in_bytes
         self._stream: RemoteInputStream | None = None
         self._ahead = min(ahead, AHEAD_MAX)
         self._range, self._following = ahead, AHEAD
-        self.piece = b""
+        self._room = self.piece = _NOTHING
+        """The same memory, to write and to read."""
         self.at = 0
         """Where in the piece the next batch begins."""
+        self.filled = 0
+        """The end of what is read of the piece."""
 
     @property
     def left(self) -> int:
-        return len(self.piece) - self.at + self._end - self._position
+        return self.filled - self.at + self._end - self._position
 
     def need(self, count: int) -> None:
         """Have so many bytes of those that are left in the piece."""
-        got = len(self.piece) - self.at
-        if got >= count:
+        if self.filled - self.at >= count:
             return
-        parts = [self.piece[self.at :]] if got else []
-        while got < count:
-            data = self._read(max(count - got, self._ahead))
-            if not data:
+        if self.at + count > len(self.piece):
+            self._begin_piece(count)
+        while (got := self.filled - self.at) < count:
+            if not self._read(count - got):
                 raise BatchCorrupt(f"the segment ends {count - got} bytes too early")
-            parts.append(data)
-            got += len(data)
-        self._ahead = AHEAD
-        self.piece, self.at = parts[0] if len(parts) == 1 else b"".join(parts), 0
 
-    def _read(self, size: int) -> bytes:
-        """Some bytes of the present range, or else of the next one."""
+    def _begin_piece(self, count: int) -> None:
+        """With room for so many bytes, of which those that are read already move there."""
+        rest = self.piece[self.at : self.filled]
+        size = min(max(count, len(rest) + self._ahead), self.left)
+        self._ahead = AHEAD
+        room = self._buffers.take(max(size, count))
+        room[: len(rest)] = rest
+        self._room, self.piece = room, room.toreadonly()
+        self.at, self.filled = 0, len(rest)
+
+    def _read(self, least: int) -> int:
+        """Read some bytes of the present range, or else of the next one, which has at least so many."""
+        room = self._room[self.filled :]
         if self._stream is None or self._position >= self._stream_end:
             self.close()
-            self._stream_end = min(self._position + max(size, min(self._range, RANGE_MAX)), self._end)
+            size = max(least, len(room), min(self._range, RANGE_MAX))
+            self._stream_end = min(self._position + size, self._end)
             self._stream = self._fetch(self._position, self._stream_end - 1)
             self._range, self._following = self._following, 2 * self._following
-        data = self._stream.read(min(size, self._stream_end - self._position))
-        self._position += len(data)
-        return data
+        got = self._stream.readinto(room[: self._stream_end - self._position])
+        self._position += got
+        self.filled += got
+        return got
 
     def close(self) -> None:
         stream, self._stream = self._stream, None
@@ -314,7 +350,7 @@ class _Ahead:
 
     def skip(self, count: int) -> None:
         while count:
-            step = min(count, len(self.piece) - self.at)
+            step = min(count, self.filled - self.at)
             self.at += step
             count -= step
             if count:
@@ -330,19 +366,19 @@ class _Batch:
         self._ahead = ahead
         self.header = header
 
-    def place(self) -> tuple[bytes, int, int]:
+    def place(self) -> tuple[memoryview, int, int]:
         """A piece of the segment that has the whole batch, and its begin and end there."""
         ahead, header = self._ahead, self.header
         ahead.need(header.size)
         piece, begin = ahead.piece, ahead.at
         end = begin + header.size
-        if not has_valid_crc(memoryview(piece)[begin:end], header):
+        if not has_valid_crc(piece[begin:end], header):
             raise BatchCorrupt(f"the CRC of the batch at offset {header.base_offset} is wrong")
         return piece, begin, end
 
     def whole(self) -> memoryview:
         piece, begin, end = self.place()
-        return memoryview(piece)[begin:end]
+        return piece[begin:end]
 
 
 class _Taken:
@@ -352,7 +388,7 @@ class _Taken:
 
     def __init__(self) -> None:
         self._parts: list[memoryview] = []
-        self._piece, self._begin, self._end = b"", 0, 0
+        self._piece, self._begin, self._end = _NOTHING, 0, 0
 
     def add(self, batch: _Batch) -> None:
         piece, begin, end = batch.place()
@@ -361,20 +397,42 @@ class _Taken:
             self._piece, self._begin = piece, begin
         self._end = end
 
+    def extend(self, count: int) -> None:
+        """So many bytes behind the last batch, in the same piece."""
+        self._end += count
+
     def _close(self) -> None:
         if self._end > self._begin:
-            self._parts.append(memoryview(self._piece)[self._begin : self._end])
+            self._parts.append(self._piece[self._begin : self._end])
 
     def records(self) -> memoryview:
         self._close()
-        if len(self._parts) == 1 and 2 * len(self._parts[0]) >= len(self._piece):
+        if len(self._parts) == 1 and 2 * len(self._parts[0]) >= len(self._piece.obj):  # type: ignore[arg-type]  # a buffer
             return self._parts[0]
         return memoryview(b"".join(self._parts))
 
 
-def _batches_in(ahead: _Ahead, metadata: RemoteLogSegmentMetadata) -> Iterator[_Batch]:
-    least_offset = metadata.start_offset
-    while (left := ahead.left) >= LEAST_BATCH:
+class _Batches:
+    """The batches of a segment in order. `next` passes over the batch that it gave before."""
+
+    __slots__ = ("_ahead", "_given", "_least_offset", "_metadata")
+
+    def __init__(self, ahead: _Ahead, metadata: RemoteLogSegmentMetadata) -> None:
+        self._ahead = ahead
+        self._metadata = metadata
+        self._least_offset = metadata.start_offset
+        self._given = 0
+        """Bytes of the batch that was given."""
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> _Batch:
+        ahead, metadata = self._ahead, self._metadata
+        self._pass_over()
+        left, least_offset = ahead.left, self._least_offset
+        if left < LEAST_BATCH:
+            raise StopIteration
         ahead.need(LEAST_BATCH)
         size = LOG_OVERHEAD + OFFSET_AND_LENGTH.unpack_from(ahead.piece, ahead.at)[1]
         if not LEAST_BATCH <= size <= left:
@@ -390,9 +448,43 @@ def _batches_in(ahead: _Ahead, metadata: RemoteLogSegmentMetadata) -> Iterator[_
             )
         if header.magic >= MAGIC_WITH_EPOCH:
             _check_uncovered(metadata, header, least_offset)
-        yield _Batch(ahead, header)
-        ahead.skip(size)
-        least_offset = header.last_offset + 1
+        self._given = size
+        self._least_offset = header.last_offset + 1
+        return _Batch(ahead, header)
+
+    def _pass_over(self) -> None:
+        given, self._given = self._given, 0
+        self._ahead.skip(given)
+
+    def plain(self, most: int, end_offset: int) -> tuple[int, int]:
+        """Pass over the batches that follow without a gap, lie in the piece and are right, up to an end and so many bytes.
+        Returns their bytes, and the offset after them. `next` judges the first one that is anything else."""
+        self._pass_over()
+        ahead, metadata = self._ahead, self._metadata
+        piece, begin = ahead.piece, ahead.at
+        end, offset = min(begin + most, ahead.filled), self._least_offset
+        epoch = epoch_for_offset(metadata.segment_leader_epochs, offset)
+        for _, start_offset in metadata.segment_leader_epochs:
+            if start_offset > offset:
+                end_offset = min(end_offset, start_offset)
+                break
+        end_offset = min(end_offset, metadata.end_offset + 1)
+        unpack, at = _FRONT.unpack_from, begin
+        while end - at >= HEADER_SIZE:
+            base_offset, length, its_epoch, magic, crc, _, delta = unpack(piece, at)
+            following = at + LOG_OVERHEAD + length
+            if (
+                base_offset != offset
+                or its_epoch != epoch
+                or magic != MAGIC_WITH_EPOCH
+                or not 0 <= delta < end_offset - offset
+                or not at + HEADER_SIZE <= following <= end
+                or crc32c(piece[at + ATTRIBUTES_POSITION : following]) != crc
+            ):
+                break
+            at, offset = following, offset + delta + 1
+        ahead.at, self._least_offset = at, offset
+        return at - begin, offset
 
 
 def _check_uncovered(metadata: RemoteLogSegmentMetadata, header: BatchHeader, least_offset: int) -> None:

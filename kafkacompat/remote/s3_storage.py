@@ -218,30 +218,35 @@ class _ObjectStream:
         self._pieces: Iterator[Any] | None = pieces
         self._left = left
         """Bytes that are still to come, with those in `_buffer`."""
-        self._buffer = b""
+        self._buffer = memoryview(b"")
         self._name = name
 
     def read(self, size: int = -1, /) -> bytes:
-        wanted = self._left if size < 0 else min(size, self._left)
+        view = memoryview(bytearray(self._left if size < 0 else min(size, self._left)))
+        return bytes(view[: self.readinto(view)])
+
+    def readinto(self, buffer: memoryview, /) -> int:
+        wanted = min(len(buffer), self._left)
         if self._pieces is None or wanted <= 0:
-            return b""
-        parts, got = [self._buffer], len(self._buffer)
+            return 0
+        got = 0
         while got < wanted:
-            with _told(f"{self._name} cannot be read"):
-                piece = next(self._pieces, None)
-            if piece is None:
-                raise RetriableRemoteStorageException(
-                    f"{self._name} has ended {self._left - got} bytes early"
-                )
-            parts.append(bytes(piece))
-            got += len(parts[-1])
-        whole = b"".join(parts)
-        self._buffer = whole[wanted:]
-        self._left -= wanted
-        return whole[:wanted]
+            if not self._buffer:
+                with _told(f"{self._name} cannot be read"):
+                    piece = next(self._pieces, None)
+                if piece is None:
+                    raise RetriableRemoteStorageException(f"{self._name} has ended {self._left} bytes early")
+                self._buffer = memoryview(piece)
+                continue
+            part = self._buffer[: wanted - got]
+            buffer[got : got + len(part)] = part
+            self._buffer = self._buffer[len(part) :]
+            got += len(part)
+            self._left -= len(part)
+        return wanted
 
     def close(self) -> None:
-        self._pieces, self._buffer = None, b""
+        self._pieces, self._buffer = None, memoryview(b"")
 
 
 @contextmanager

@@ -292,6 +292,11 @@ class SimulatedFile:
         self._disk.moved(len(found))
         return found
 
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        found = self.read_cold(position, len(buffer))
+        buffer[: len(found)] = found
+        return len(found)
+
     def send_to(self, socket_fileno: int, position: int, length: int) -> int:
         raise OSError(errno.EINVAL, "no sockets in a simulation")
 

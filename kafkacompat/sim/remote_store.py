@@ -232,6 +232,11 @@ class Stream:
         piece, self._data = self._data[:size], self._data[size:]
         return piece
 
+    def readinto(self, buffer: memoryview, /) -> int:
+        piece = self.read(len(buffer))
+        buffer[: len(piece)] = piece
+        return len(piece)
+
     def close(self) -> None:
         self._data = b""
 

@@ -87,6 +87,10 @@ class FaultyFile:
         self._meeting.meet("read", self.path)
         return self._inner.read_cold(position, length)
 
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        self._meeting.meet("read", self.path)
+        return self._inner.read_into(position, buffer)
+
     def send_to(self, socket_fileno: int, position: int, length: int) -> int:
         return self._inner.send_to(socket_fileno, position, length)
 

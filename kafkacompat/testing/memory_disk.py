@@ -118,6 +118,10 @@ class MemoryFile(RealFile):
         self._have_descriptor()
         return super().read_cold(position, length)
 
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        self._have_descriptor()
+        return super().read_into(position, buffer)
+
     def try_read(self, position: int, length: int) -> bytes | None:
         if position >= self._size:
             return b""

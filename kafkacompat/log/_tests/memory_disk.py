@@ -169,6 +169,11 @@ class MemoryFile:
         self._meet("read")
         return bytes(self.data[position : position + length])
 
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        found = self.read_cold(position, len(buffer))
+        buffer[: len(found)] = found
+        return len(found)
+
     def send_to(self, socket_fileno: int, position: int, length: int) -> int:
         raise OSError(errno.EINVAL, "no sockets in memory")
 

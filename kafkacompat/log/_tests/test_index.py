@@ -68,13 +68,18 @@ def test_an_index_answers_as_a_list_does(steps: list[tuple[str, int]], target: i
     at = bisect_right(expected, (target, 1 << 40))
     found = (BASE + expected[at - 1][0], expected[at - 1][1]) if at else (-1, 0)
     assert seen.lookup(BASE + target) == found
+    assert seen.position_after(BASE + target) == (expected[at][1] if at < len(expected) else -1)
     later = [offset for offset, position in expected if position >= target]
     assert seen.offset_at(target) == (BASE + later[0] if later else -1)
     assert [(fields[0], fields[1]) for fields in seen.all_fields()] == expected
     index.write()
-    assert disk.read_bytes(PATH) == b"".join(
-        offset.to_bytes(4, "big") + position.to_bytes(4, "big") for offset, position in expected
-    )
+    data = b"".join(offset.to_bytes(4, "big") + position.to_bytes(4, "big") for offset, position in expected)
+    assert disk.read_bytes(PATH) == data
+    over = OffsetIndex.over(BASE, data)
+    assert (len(over), over.lookup(BASE + target)) == (len(expected), found)
+    over.check(1 << 40)
+    with pytest.raises(IndexCorrupt):
+        OffsetIndex.over(BASE, data + b"\0")
 
 
 def test_a_search_reads_few_pages_and_the_next_one_none() -> None:

@@ -8,19 +8,21 @@ from typing import Any
 import pytest
 
 from kafkacompat.log._tests.logs import NOW_MS
+from kafkacompat.records.batch import HEADER_SIZE
 from kafkacompat.remote import remote_reads
 from kafkacompat.remote._tests.manager_kit import Tier
 from kafkacompat.remote._tests.test_manager import offsets_in, read, run, tiered
+from kafkacompat.remote.metadata import RemoteLogSegmentMetadata
 from kafkacompat.remote.ports import IndexType, RemoteStorageException
+
+
+def copies(tier: Tier) -> list[RemoteLogSegmentMetadata]:
+    return list(tier.metadata.cache.list_all_remote_log_segments())
 
 
 def parts_at(tier: Tier, start_offset: int) -> dict[Any, bytes]:
     """What the store has of the copy that begins there."""
-    (found,) = (
-        each
-        for each in tier.metadata.cache.list_all_remote_log_segments()
-        if each.start_offset == start_offset
-    )
+    (found,) = (each for each in copies(tier) if each.start_offset == start_offset)
     return tier.storage.segments[found.remote_log_segment_id.id]
 
 
@@ -88,11 +90,18 @@ def test_the_store_is_asked_for_what_is_wanted_and_for_more_of_what_goes_on(
 
     tier.storage.fetch_log_segment = noted  # type: ignore[method-assign]
     assert offsets_in(read(tier, 0, 2 * size).records) == [0, 1, 2, 3]
-    assert asked == [(0, 2 * size - 1)]
+    assert asked == [(0, 2 * size + HEADER_SIZE - 1)]
     asked.clear()
     monkeypatch.setattr(remote_reads, "AHEAD", size)
-    assert offsets_in(read(tier, 6, size).records) == [6, 7]  # the index leads to the batch before
-    assert asked == [(2 * size, 3 * size - 1), (3 * size, 4 * size - 1)]
+    assert offsets_in(read(tier, 6, size).records) == [6, 7]
+    # The index leads to the batch before, and its next entry is the second batch behind.
+    assert asked == [(2 * size, 5 * size - 1)]
+    asked.clear()
+    parts[IndexType.OFFSET] = (5).to_bytes(4, "big") + (2 * size).to_bytes(4, "big")
+    tier.manager.indexes.remove([found.remote_log_segment_id.id for found in copies(tier)])
+    assert offsets_in(read(tier, 6, size).records) == [6, 7]
+    middle = 3 * size + HEADER_SIZE
+    assert asked == [(2 * size, middle - 1), (middle, middle + size - 1)]
 
 
 def test_what_is_missing_behind_the_records_of_a_read_does_not_matter() -> None:

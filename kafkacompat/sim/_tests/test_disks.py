@@ -49,6 +49,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "write_now": lambda disk: disk.open("/d/f").write_now(b"more"),
     "try_read": lambda disk: disk.open("/d/f").try_read(0, 1),
     "read_cold": lambda disk: disk.open("/d/f").read_cold(0, 1),
+    "read_into": lambda disk: disk.open("/d/f").read_into(0, memoryview(bytearray(1))),
     "truncate": lambda disk: disk.open("/d/f").truncate(0),
     "sync": lambda disk: disk.open("/d/f").sync(),
     "forget_cached": lambda disk: disk.open("/d/f").forget_cached(),
@@ -181,6 +182,12 @@ class Disks(RuleBasedStateMachine):
         handle = self._handle(data)
         self.ask_files(handle, lambda file: file.read_cold(position, length))
         self.ask_files(handle, lambda file: file.try_read(position, length))
+
+        def read_into(file: Any) -> tuple[int, bytes]:
+            buffer = bytearray(length)
+            return file.read_into(position, memoryview(buffer)), bytes(buffer)
+
+        self.ask_files(handle, read_into)
 
     @precondition(lambda self: self.handles)
     @rule(data=st.data(), size=positions)
