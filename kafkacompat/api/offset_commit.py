@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkacompat.api.access import RightToTopics, access_of
 from kafkacompat.api.handler import Handler
-from kafkacompat.api.pieces import COMMITTED_PIECE, in_pieces, named_in, put_together
+from kafkacompat.api.pieces import COMMITTED_PIECE, in_pieces, named_by, named_in, with_refused
 from kafkacompat.group.service import commit_refusal
 from kafkacompat.security.acl import AclOperation
 from kafkacompat.wire.errors import ErrorCode
@@ -63,10 +63,10 @@ def offset_commit(
         if topic.partitions:
             good.append(topic)
     if not good:
-        return _shaped(OffsetCommitResponse(topics=list(refused.values())), by_id)
+        return named_by(OffsetCommitResponse(topics=list(refused.values())), by_id)
     request.topics = good
     answer = node.groups.offset_commit(request, context)
-    return answer.then(lambda response: _shaped(_merged(response, refused), by_id))
+    return answer.then(lambda response: named_by(with_refused(response, refused), by_id))
 
 
 def _refuse(
@@ -91,29 +91,8 @@ def _refusal(
     )
 
 
-def _merged(response: OffsetCommitResponse, refused: Refused) -> OffsetCommitResponse:
-    """Merge the refusals into the response. A topic with refused partitions then appears once, with all its
-    partitions.
-
-    Without refusals, a topic appears as often as the request names it.
-    """
-    if refused:
-        put_together(refused, response.topics)
-        response.topics = list(refused.values())
-    return response
-
-
-def _shaped(response: OffsetCommitResponse, by_id: bool) -> OffsetCommitResponse:
-    for topic in response.topics:
-        if by_id:
-            topic.name = ""
-        else:
-            topic.topic_id = bytes(16)
-    return response
-
-
 def _error_response(request: OffsetCommitRequest, code: ErrorCode, version: int) -> OffsetCommitResponse:
-    return _shaped(commit_refusal(request, code), version >= FIRST_VERSION_WITH_TOPIC_IDS)
+    return named_by(commit_refusal(request, code), version >= FIRST_VERSION_WITH_TOPIC_IDS)
 
 
 HANDLER = Handler(function=offset_commit, error_response=_error_response, asks_coordinators=True)

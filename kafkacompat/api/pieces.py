@@ -10,13 +10,17 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkacompat.deferred import Deferred
+from kafkacompat.ids import ZERO_UUID
 from kafkacompat.tasks import pause
 
 if TYPE_CHECKING:
     from kafkacompat.api.handler import HandlerFunction
     from kafkacompat.api.request_context import RequestContext
+    from kafkacompat.wire.messages.offset_commit_response import OffsetCommitResponse
+    from kafkacompat.wire.messages.txn_offset_commit_response import TxnOffsetCommitResponse
 
 T = TypeVar("T")
+R = TypeVar("R", bound="OffsetCommitResponse | TxnOffsetCommitResponse")
 
 PIECE = 500
 """Partitions per piece. One takes up to 15 microseconds."""
@@ -62,6 +66,28 @@ def put_together(topics: dict[Any, Any], more: Iterable[Any]) -> None:
         known = topics.setdefault((topic.name, getattr(topic, "topic_id", None)), topic)
         if known is not topic:
             known.partitions += topic.partitions
+
+
+def with_refused(response: R, refused: dict[Any, Any]) -> R:
+    """Put the topics refused here, by name and id, before those of the response. A topic with refused partitions then appears
+    once, with all its partitions.
+
+    Without refusals, a topic appears as often as the request names it.
+    """
+    if refused:
+        put_together(refused, response.topics)
+        response.topics = list(refused.values())
+    return response
+
+
+def named_by(response: R, by_id: bool) -> R:
+    """The topics with their ids only, or with their names only."""
+    for topic in response.topics:
+        if by_id:
+            topic.name = ""
+        else:
+            topic.topic_id = ZERO_UUID
+    return response
 
 
 async def in_pieces(

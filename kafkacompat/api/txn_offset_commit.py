@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkacompat.api.access import RightToTopics, access_of
 from kafkacompat.api.handler import Handler
-from kafkacompat.api.pieces import COMMITTED_PIECE, in_pieces, named_in, put_together
+from kafkacompat.api.pieces import COMMITTED_PIECE, in_pieces, named_by, named_in, with_refused
 from kafkacompat.group.service import transactional_commit_refusal
 from kafkacompat.security.acl import AclOperation
 from kafkacompat.wire.errors import ErrorCode
@@ -69,36 +69,15 @@ def handle(
         if topic.partitions:
             good.append(topic)
     if not good:
-        return _shaped(_merged(TxnOffsetCommitResponse(), refused), by_id)
+        return named_by(with_refused(TxnOffsetCommitResponse(), refused), by_id)
     request.topics = good
     answer = node.groups.transactional_offset_commit(request, context)
-    return answer.then(lambda response: _shaped(_merged(response, refused), by_id))
-
-
-def _merged(response: TxnOffsetCommitResponse, refused: Refused) -> TxnOffsetCommitResponse:
-    """Merge the refusals into the response. A topic with refused partitions then appears once, with all its
-    partitions.
-
-    Without refusals, a topic appears as often as the request names it.
-    """
-    if refused:
-        put_together(refused, response.topics)
-        response.topics = list(refused.values())
-    return response
-
-
-def _shaped(response: TxnOffsetCommitResponse, by_id: bool) -> TxnOffsetCommitResponse:
-    for topic in response.topics:
-        if by_id:
-            topic.name = ""
-        else:
-            topic.topic_id = bytes(16)
-    return response
+    return answer.then(lambda response: named_by(with_refused(response, refused), by_id))
 
 
 def error_response(request: TxnOffsetCommitRequest, code: ErrorCode, version: int) -> TxnOffsetCommitResponse:
     response = transactional_commit_refusal(request, code)
-    return _shaped(response, version >= FIRST_VERSION_WITH_TOPIC_IDS)
+    return named_by(response, version >= FIRST_VERSION_WITH_TOPIC_IDS)
 
 
 HANDLER = Handler(handle, error_response, asks_coordinators=True)
