@@ -30,7 +30,7 @@ from kafkacompat.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from kafkacompat.group.environment import TimerKey
     from kafkacompat.group.group import Group
-    from kafkacompat.group.records import GroupKind, GroupRecord, ModernGroupRecord
+    from kafkacompat.group.records import GroupKind, GroupRecord, ModernGroupRecord, OffsetAndMetadata
     from kafkacompat.group.topics import Topic
     from kafkacompat.memory import Held, Memory
     from kafkacompat.tasks import Work
@@ -278,6 +278,15 @@ class ModernGroup(Generic[M, T]):
         """The group is removed."""
         for name in self.topic_names:
             self._unsubscribe(name)
+
+    # --- offsets
+
+    def validate_offset_delete(self) -> None:
+        if self._is_dead:
+            raise OperationRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} not found.")
+
+    def expires_since_ms(self, stored: OffsetAndMetadata) -> int | None:
+        return stored.commit_timestamp
 
     # --- deletion
 

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from kafkacompat.group.group import CommitPartitionValidator, Group
-    from kafkacompat.group.records import GroupRecord, OffsetAndMetadata
+    from kafkacompat.group.records import GroupRecord
     from kafkacompat.ids import Uuid
     from kafkacompat.memory import Memory
 
@@ -314,13 +314,6 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember, Assignment]):
             raise OperationRefused(
                 ErrorCode.ILLEGAL_GENERATION if member.uses_classic_protocol else ErrorCode.STALE_MEMBER_EPOCH
             )
-
-    def validate_offset_delete(self) -> None:
-        if self._is_dead:
-            raise OperationRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} not found.")
-
-    def expires_since_ms(self, stored: OffsetAndMetadata) -> int | None:
-        return stored.commit_timestamp
 
     def tombstones(self, renamed: Mapping[str, str] | None = None) -> list[GroupRecord]:
         """`renamed`: members whose records are already replaced by those of another id."""

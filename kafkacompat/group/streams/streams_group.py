@@ -49,7 +49,7 @@ from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.group.group import CommitPartitionValidator, Group
-    from kafkacompat.group.records import GroupRecord, OffsetAndMetadata, StreamsGroupRecord
+    from kafkacompat.group.records import GroupRecord, StreamsGroupRecord
     from kafkacompat.group.streams.configured_topology import ConfiguredTopology
     from kafkacompat.ids import Uuid
     from kafkacompat.memory import Held, Memory
@@ -331,13 +331,6 @@ class StreamsGroup(ModernGroup[StreamsGroupMember, TasksTuple]):
             return
         if member_epoch != self.member(member_id or "").member_epoch:
             raise OperationRefused(ErrorCode.STALE_MEMBER_EPOCH)
-
-    def validate_offset_delete(self) -> None:
-        if self._is_dead:
-            raise OperationRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} not found.")
-
-    def expires_since_ms(self, stored: OffsetAndMetadata) -> int | None:
-        return stored.commit_timestamp
 
     def tombstones(self) -> list[GroupRecord]:
         return list(streams_group_tombstones(self.group_id, list(self.members)))
