@@ -80,6 +80,7 @@ ALLOWED: dict[str, set[str]] = {
         "wire",
         "partition.partition",
         "partition.delayed_operations",
+        "partition.fetch_session",
         "partition.list_offsets",
         "partition.remote_fetch",
         "partition.replica_manager",

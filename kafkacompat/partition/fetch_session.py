@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 INVALID_SESSION_ID = 0
 INITIAL_EPOCH = 0
+"""Opens a session."""
 FINAL_EPOCH = -1
+"""Ends the session after the request."""
 MAX_EPOCH = 2**31 - 1
 EVICTION_MS = 120_000
 """How long other sessions of the same kind cannot evict a session (Kafka's fixed value)."""
@@ -50,7 +52,7 @@ COMPACT_IN_TWO = 16_382
 
 
 def next_epoch(epoch: int) -> int:
-    """The next session epoch: -1 stays, and after 2**31-1 comes 1, never 0 or -1."""
+    """The next epoch of a session, or of a share session: -1 stays, and after 2**31-1 comes 1, never 0 or -1."""
     if epoch < 0:
         return FINAL_EPOCH
     return 1 if epoch == MAX_EPOCH else epoch + 1

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import for_each, report
 from kafkacompat.memory import Freeing
+from kafkacompat.partition.fetch_session import FINAL_EPOCH, INITIAL_EPOCH
 from kafkacompat.ports import EMPTY_RECORDS
 from kafkacompat.share.delayed_share_fetch import ShareFetches, ShareFetchParameters, ShareFetchPurgatory
 from kafkacompat.share.service import ShareError, TopicIdPartition
 from kafkacompat.share.share_partition_cache import ACTIVE, SharePartitionCache, ShareServices
 from kafkacompat.share.share_session import (
-    FINAL_EPOCH,
-    INITIAL_EPOCH,
     PARTITIONS_OF_ONE_MAX,
     NamedPartition,
     SessionKey,

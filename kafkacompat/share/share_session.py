@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kafkacompat.controller.image import endpoints_of
 from kafkacompat.ids import NO_EPOCH, NO_LEADER
+from kafkacompat.partition.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, next_epoch
 from kafkacompat.ports import EMPTY_RECORDS
 from kafkacompat.share.service import ShareError, TopicIdPartition
 from kafkacompat.wire import codec
@@ -25,11 +26,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-INITIAL_EPOCH = 0
-"""Opens a session."""
-FINAL_EPOCH = -1
-"""Ends the session after the request."""
-EPOCH_MAX = 2**31 - 1
 PARTITIONS_MAX = 1_000_000
 """Partitions of all sessions together. Kafka has no bound, but a client may name half a million in a request."""
 FEW_PARTITIONS = 1_000
@@ -249,12 +245,6 @@ class ShareSessionCache:
         for group_id in ended:
             del spoken.groups[group_id]
         return ended
-
-
-def next_epoch(epoch: int) -> int:
-    if epoch < 0:
-        return FINAL_EPOCH
-    return 1 if epoch == EPOCH_MAX else epoch + 1
 
 
 def rotated(partitions: Sequence[T], epoch: int) -> Sequence[T]:

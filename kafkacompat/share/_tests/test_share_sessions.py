@@ -14,11 +14,9 @@ from kafkacompat.share.delayed_share_fetch import max_bytes_of_each
 from kafkacompat.share.service import TopicIdPartition
 from kafkacompat.share.share_partition_cache import STALE_KEPT
 from kafkacompat.share.share_session import (
-    EPOCH_MAX,
     GROUPS_REMEMBERED_MAX,
     SessionKey,
     ShareSessionCache,
-    next_epoch,
     rotated,
 )
 from kafkacompat.wire.errors import ErrorCode
@@ -179,10 +177,6 @@ def test_a_fetch_of_no_records_is_answered_at_once() -> None:
     assert taken(world.fetched(partitions=[0], max_records=0)) == {}
     assert taken(world.fetched(epoch=1, max_bytes=0)) == {}
     assert len(world.persister.reads) == 0
-
-
-def test_epochs_wrap() -> None:
-    assert (next_epoch(0), next_epoch(EPOCH_MAX), next_epoch(-1)) == (1, 1, -1)
 
 
 @pytest.mark.parametrize(
