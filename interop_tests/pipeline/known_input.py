@@ -17,16 +17,16 @@ from typing import Any
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from kafkacompat.pipeline.queries import JOBS
+
 PARTITIONS = 3
 HOUR_MS = 3_600_000
 MINUTE_MS = 60_000
 PRODUCE_TIMEOUT_S = 60.0
 QUEUED_MAX = 50_000
-INPUTS = {
-    "logs": ("logs.raw",),
-    "activity": ("activity.page_views", "activity.searches"),
-    "metrics": ("metrics.raw",),
-}
+INPUTS = {name: job.inputs for name, job in JOBS.items()}
+"""The topics of each job. EVENTS has what is sent to them."""
+
 SERVICES = ("cart", "search", "login", "images", "mail")
 
 

@@ -56,6 +56,21 @@ JOB = Job(
 TABLES = [query for query in JOB.queries if query.table is not None]
 
 
+def with_columns(*columns: str) -> list[Query]:
+    """The queries of a later version of the job, whose tables have these columns before `event_time_ms`."""
+    wanted = ("event_id", *columns, "event_time_ms")
+    job = replace(
+        JOB,
+        sinks=tuple(
+            Table(f"shop/{form}", lambda events, _: events.selectExpr(*wanted), format=form)
+            for form in FORMATS
+        ),
+        state_version=2,
+        continues_from=1,
+    )
+    return [query for query in job.queries if query.table is not None]
+
+
 def send(bootstrap: str, number: int) -> None:
     """Send the events of a round, on both sides of the midnight before the last, so that none is late."""
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
@@ -90,14 +105,16 @@ def run(session: SparkSession, queries: list[Query], options: RunOptions) -> Non
     Run(session, queries, options, say=lambda line: print(line, file=sys.stderr)).run(StopRequest())
 
 
+def table(session: SparkSession, form: str, output: Path) -> DataFrame:
+    """The table of this format."""
+    if form == ICEBERG:
+        return session.table(iceberg_name("shop/iceberg"))
+    return session.read.format(form).option("mergeSchema", "true").load(str(output / "shop" / form))
+
+
 def rows(session: SparkSession, form: str, output: Path) -> list[str]:
     """The event ids in the table of this format, with the dates by which it is partitioned."""
-    place = str(output / "shop" / form)
-    frame: DataFrame
-    if form == ICEBERG:
-        frame = session.table(iceberg_name("shop/iceberg"))
-    else:
-        frame = session.read.format(form).load(place)
+    frame = table(session, form, output)
     found = frame.selectExpr(
         "event_id", "cast(date AS string) = date(timestamp_millis(event_time_ms)) AS same"
     )
@@ -154,6 +171,29 @@ def run_with_maintenance(bootstrap: str, session: SparkSession, options: RunOpti
     return told
 
 
+def run_with_more_columns(
+    bootstrap: str, session: SparkSession, options: RunOptions
+) -> tuple[dict[str, int], dict[str, str]]:
+    """A run with a column that is added, and for Delta and Iceberg one in which it has another type. Return for each format how
+    many rows have the column, and for the latter how it fails."""
+    output = Path(options.output)
+    send(bootstrap, 8)
+    run(session, with_columns("'web' AS shop"), options)
+    added = {form: table(session, form, output).where("shop = 'web'").count() for form in FORMATS}
+    send(bootstrap, 9)
+    failed = {}
+    for query in with_columns("array(event_time_ms) AS shop"):
+        if query.format == PARQUET:
+            continue
+        try:
+            run(session, [query], options)
+        except PipelineFailed as failure:
+            failed[query.format] = str(failure)
+    # The version before it goes on.
+    run(session, with_columns("'web' AS shop"), options)
+    return added, failed
+
+
 def main(bootstrap: str, folder: str) -> None:
     # Each round is one batch, and the last batch has rows.
     session, options = begun(
@@ -192,7 +232,10 @@ def main(bootstrap: str, folder: str) -> None:
     found.append({form: rows(session, form, output) for form in FORMATS})
     by_the_run = run_with_maintenance(bootstrap, session, options)
     found.append({form: rows(session, form, output) for form in FORMATS})
-    print(json.dumps({"rows": found, "refused": refused, "said": said, "by the run": by_the_run}))
+    added, failed = run_with_more_columns(bootstrap, session, options)
+    maintain_and_read(limits)
+    told = {"rows": found, "refused": refused, "said": said, "by the run": by_the_run}
+    print(json.dumps({**told, "added": added, "failed": failed}))
     session.stop()
 
 

@@ -11,6 +11,7 @@ import pytest
 from interop_tests.pipeline.declarative_spark import declarative_spark
 from interop_tests.pipeline.table_programs import told_by
 from interop_tests.pipeline.table_readers import rows_read
+from kafkacompat.pipeline.runner import TABLE_HELP
 from kafkacompat.pipeline.tables import FORMATS
 
 
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.needs_control
 
 def require_each_event_once(told: Any, form: str) -> None:
     """Each table has every event once after each step."""
-    before, during, after, removed, again, by_the_run = (found[form] for found in told["rows"])
+    before, during, after, removed, again, by_the_run, with_column = (found[form] for found in told["rows"])
     assert before == during == events(4), form
     assert after == events(6), form
     # The odd ones are of the day before.
@@ -32,6 +33,11 @@ def require_each_event_once(told: Any, form: str) -> None:
     assert removed == kept, form
     assert again == sorted([*kept, *(f"6-{each:02}" for each in range(20))]), form
     assert by_the_run == sorted([*again, *(f"7-{each:02}" for each in range(20))]), form
+    later = [f"{number}-{each:02}" for number in (8, 9) for each in range(20)]
+    assert with_column == sorted([*by_the_run, *later]), form
+    assert told["added"][form] == 20, form
+    if form != "parquet":
+        assert TABLE_HELP in told["failed"][form], form
 
 
 def test_parquet_and_delta_have_every_event_once_on_the_spark_of_declarative_pipelines(
@@ -50,7 +56,7 @@ def test_each_format_has_every_event_once(bootstrap: str, tmp_path: Path) -> Non
     for form in ("delta", "iceberg"):
         assert "files merged into" in told["by the run"][form][0], form
     assert not any("was not maintained" in line for each in told["by the run"].values() for line in each)
-    beside, later, alone = told["said"]
+    beside, later, alone, _ = told["said"]
     assert "8 files merged into 2" in beside["parquet"]
     assert "the run that writes it decides" in beside["parquet"]
     assert "8 old files deleted" in later["parquet"]
@@ -68,5 +74,10 @@ def test_each_format_has_every_event_once(bootstrap: str, tmp_path: Path) -> Non
         assert f"shop/{form} has the format {form}, and this run writes" in said
     # The folder of Parquet files also has those of a batch whose commit was lost.
     read = rows_read(tmp_path / "run" / "tables" / "shop")
-    kept = (6 + 2) * 10
-    assert read == {"parquet": [[20, kept]] * 3, "delta": [[20 + kept] * 3], "iceberg": [[20 + kept] * 3]}
+    kept, of_the_day_before = (6 + 4) * 10, 4 * 10
+    rows = kept + of_the_day_before
+    assert read == {
+        "parquet": [[of_the_day_before, kept]] * 3,
+        "delta": [[rows] * 3],
+        "iceberg": [[rows] * 3],
+    }

@@ -13,12 +13,14 @@ from kafkacompat.config import (
     ConfigSource,
     DynamicConfig,
     ServerConfig,
+    describe,
     describe_broker,
     describe_cluster_defaults,
     describe_group,
     describe_topic,
     own_names,
 )
+from kafkacompat.config.keys import names_shown_if_set
 
 FILE = {
     "node.id": "1",
@@ -147,8 +149,20 @@ def test_secrets_and_unknown_settings_show_no_value(layers: DynamicConfig) -> No
 
 
 def test_settings_of_mirrors_are_described_only_where_they_are_set(static: DynamicConfig) -> None:
-    assert not own_names("topic") & {entry.name for entry in describe_topic(static, {})}
+    described = {entry.name for entry in describe_topic(static, {})}
+    own, if_set = own_names("topic"), names_shown_if_set()
+    assert if_set == {name for name in own if name.startswith("mirror.")}
+    assert own & described == own - if_set
     (entry,) = [each for each in describe_topic(static, {"mirror.name": "m"}) if each.name == "mirror.name"]
     assert (entry.value, own_names("topic") >= {entry.name}) == ("m", True)
     # MirrorMaker copies to another cluster, which may not know them, all but what cannot be changed.
+    assert entry.read_only
+
+
+def test_a_setting_of_topics_that_kafka_does_not_have_is_described_unless_its_row_says_if_set(
+    static: DynamicConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(describe, "names_shown_if_set", lambda: names_shown_if_set() - {"mirror.name"})
+    (entry,) = [each for each in describe_topic(static, {}) if each.name in own_names("topic")]
+    assert (entry.name, entry.value, entry.source) == ("mirror.name", "", ConfigSource.DEFAULT_CONFIG)
     assert entry.read_only

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import ast
+import builtins
 import re
 import shlex
 from collections.abc import Iterator
@@ -127,6 +129,61 @@ def test_the_places_in_the_code_that_a_page_names_are_there(page: str) -> None:
         if not any((base / name).exists() for base in (CHECKOUT, CHECKOUT / "kafkacompat"))
         and not (name in FILES if name.endswith(".py") else is_there(name))
     ]
+    assert missing == []
+
+
+def docstrings(path: Path) -> list[str]:
+    """Those of a module, its classes and its functions, that of the module first."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    return [ast.get_docstring(node) or "" for node in ast.walk(tree) if isinstance(node, documented)]
+
+
+def test_the_modules_that_docstrings_name_are_there() -> None:
+    missing = [
+        f"{path.relative_to(CHECKOUT)}: {name}"
+        for path in SOURCES
+        if "messages" not in path.parts
+        for text in docstrings(path)
+        for name in re.findall(r"\b[\w/]+\.py\b", text)
+        if not any((base / name).exists() for base in (CHECKOUT, CHECKOUT / "kafkacompat", *path.parents[:2]))
+        and name not in FILES
+    ]
+    assert missing == []
+
+
+def test_the_modules_that_a_package_names_are_there() -> None:
+    missing = [
+        f"{path.relative_to(CHECKOUT)}: {name}"
+        for path in SOURCES
+        if path.name == "__init__.py"
+        for name in CODE.findall(docstrings(path)[0])
+        if re.fullmatch(r"[a-zA-Z]\w*", name) and name != "kafkacompat"
+        if not is_there(name) and not hasattr(builtins, name)
+    ]
+    assert missing == []
+
+
+def test_the_places_that_the_page_for_contributors_names_are_there() -> None:
+    """A file by its path in the checkout or in a package, or by its name. A name of code by any use of it."""
+    package, others = CHECKOUT / "kafkacompat", ("interop_tests", "docs", "deploy")
+    known = {path.name for base in ("kafkacompat", *others) for path in (CHECKOUT / base).rglob("*")}
+    code = [*package.rglob("*.py"), *package.rglob("*.js")]
+    code += (CHECKOUT / "interop_tests").rglob("*.py")
+    words = {word for path in code for word in re.findall(r"\w+", path.read_text(encoding="utf-8"))}
+    text = (CHECKOUT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    inside = ("docs", "interop_tests", "kafkacompat/pipeline", "kafkacompat/cli")
+    bases = (CHECKOUT, package, *(CHECKOUT / each for each in inside))
+    missing = []
+    for name in set(CODE.findall(text)) - {"apache/kafka", "logs/events"}:
+        if name.startswith(".") or name.endswith("..."):
+            continue
+        is_file = "/" in name or re.search(r"\.(py|tsv|json|md|js)$", name)
+        if is_file and any((base / each).exists() for base in bases for each in (name, f"{name}.py")):
+            continue
+        parts = [name] if is_file else [part for part in name.split(".") if part]
+        if not (name in known or all(part in words for part in parts)):
+            missing.append(name)
     assert missing == []
 
 

@@ -171,6 +171,7 @@ ALLOWED: dict[str, set[str]] = {
         "pipeline.formats.named_fields",
         "pipeline.formats.patterns",
         "pipeline.schemas",
+        "pipeline.topics",
         "wire",
         "security.cluster_address",
         "security.http_fetch",

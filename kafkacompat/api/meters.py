@@ -2,8 +2,7 @@
 
 Every request is counted, so counting costs only a few integer additions. The first requests of an API version are all
 timed, later ones one in eight, all where they are rare, or fewer where there are very many, because reading the clock
-costs more than counting. Each time stands for the requests since the one before (request_times.py). Only a scrape reads
-the meters (metrics/).
+costs more than counting. Each time stands for the requests since the one before. Only a scrape reads the meters (metrics/).
 """
 
 from __future__ import annotations

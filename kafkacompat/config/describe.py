@@ -22,6 +22,7 @@ from kafkacompat.config.keys import (
     broker_synonyms,
     group_keys,
     listener_base,
+    names_shown_if_set,
     own_names,
     parse_value,
     render_value,
@@ -172,11 +173,11 @@ def _overridden(
 
 
 def describe_topic(config: DynamicConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """Every setting of a topic with these overrides, by name. Those that Kafka does not have are described only if they are
-    set: a topic that is no mirror looks as in Kafka. They are read-only, so that MirrorMaker does not copy them to a cluster
-    that refuses them."""
+    """Every setting of a topic with these overrides, by name. Those of mirrors are described only if they are set: a topic
+    that is no mirror looks as in Kafka. Those that Kafka does not have are read-only, so that MirrorMaker does not copy
+    them to a cluster that refuses them."""
     keys, own = topic_keys(), own_names("topic")
-    hidden = own - overrides.keys()
+    hidden = names_shown_if_set() - overrides.keys()
     texts = _overridden(keys, {name: broker_default(config.effective, name) for name in keys}, overrides)
     entries = []
     for name in sorted(texts.keys() - hidden):

@@ -445,6 +445,12 @@ def own_names(kind: str = "broker") -> frozenset[str]:
 
 
 @cache
+def names_shown_if_set() -> frozenset[str]:
+    """The settings of topics that are described only where they are set: `shown` in the table."""
+    return frozenset(row["name"] for row in _own_rows("topic") if row["shown"] == "if set")
+
+
+@cache
 def topic_keys() -> Mapping[str, ConfigKey]:
     """Every topic setting, by name."""
     return _load("topic")

@@ -16,7 +16,7 @@ from kafkacompat.console.core.words import encodable
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.schemas.client import RegistrySettings, registry_at
 from kafkacompat.pipeline.schemas.reading import Schemas
-from kafkacompat.pipeline.schemas.wire_format import HEAD_BYTES, Malformed, Unshown, schema_id
+from kafkacompat.pipeline.schemas.wire_format import HEAD_BYTES, Malformed, NotRead, schema_id
 
 MEMORY_BYTES_MAX: Final = 1024 * 1024 * 1024
 TEXT_CHARACTERS_MAX: Final = 2 * 1024 * 1024
@@ -37,7 +37,7 @@ def main() -> None:
             answer = _decoded(schemas, value)
         except Malformed as problem:
             answer = _json(value) or {"problem": str(problem)}
-        except Unshown as problem:
+        except NotRead as problem:
             answer = {"problem": str(problem)}
         except PipelineFailed as failure:
             answer = {"problem": str(failure)}

@@ -18,13 +18,13 @@ from kafkacompat.console.core.connection import BrokerConnection
 from kafkacompat.console.core.lag_history import LagHistory
 from kafkacompat.console.core.queries_view import Standing, ends_of, queries_view
 from kafkacompat.console.core.rates import Rates
-from kafkacompat.console.core.result_topics import PIPELINE_PROGRESS
 from kafkacompat.console.core.results import Results
 from kafkacompat.console.core.snapshot import GroupEpochs, MirrorSeen, ReplicaSize, Snapshot
 from kafkacompat.console.core.views import results_view
 from kafkacompat.console.reader import Batch, Place
 from kafkacompat.console.share_groups import CoordinatedGroups
 from kafkacompat.console.share_numbers import NumbersTold
+from kafkacompat.pipeline.topics import PIPELINE_PROGRESS
 from kafkacompat.security.cluster_address import ClusterAddress
 
 MIN_VIEW_INTERVAL_MS = 400

@@ -34,6 +34,7 @@ from kafkacompat.metrics.http import (
 )
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+OWN_PATHS = ("/metrics", "/live", "/ready")
 SAMPLES_A_PIECE = 100
 """Samples that one piece holds: about 10 microseconds each, to read and to write."""
 HEADER_LINES = 2
@@ -260,7 +261,8 @@ class MetricsEndpoint:
             reason = await self._shown.why_not_ready()
             await stream.send_all(whole(200, "ready") if reason is None else whole(503, reason))
         else:
-            await stream.send_all(whole(404, "/metrics, /live and /ready are served"))
+            *paths, last = *OWN_PATHS, *self._pages
+            await stream.send_all(whole(404, f"{', '.join(paths)} and {last} are served"))
 
     async def _scraped(self, stream: trio.SocketStream, request: Request, scope: trio.CancelScope) -> None:
         """`scope`: that of the scrape, which ends it where room is needed."""

@@ -1,7 +1,7 @@
 """A client's connection on a listener with TLS: the handshake, then the same as any other connection.
 
 The difference is in the encrypting socket (tls_socket.py), so a plaintext connection has no branch for TLS. This
-module handles what a poller cannot know: a handshake must continue (in a separate line, handshakes.py), and bytes may
+module handles what a poller cannot know: a handshake must continue (in a separate line, `Handshakes`), and bytes may
 wait in OpenSSL while the socket has none.
 """
 

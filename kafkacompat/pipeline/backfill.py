@@ -248,7 +248,7 @@ class Backfill:
         now = manifest_of(self._job, options, cluster_id, topic_ids)
         require_same_topics(options.checkpoint, self._kept, now)
         self._require_records(batch)
-        return rows, changed_dates(present, rows)
+        return rows, changed_dates(present, rows, may_lack=self._job.continues_from is not None)
 
     def _require_records(self, batch: Batch) -> None:
         options, asked = self._options, self._asked

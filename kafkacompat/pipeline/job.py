@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 
 from kafkacompat.pipeline.failure import PipelineFailed, require_extra
 from kafkacompat.pipeline.fields import Field, Kind
-from kafkacompat.pipeline.jobs.schema_records import Decoder
+from kafkacompat.pipeline.jobs.schema_records import SchemaDecoder
 from kafkacompat.pipeline.jobs.validation import (
     date_of,
     deduplicate,
@@ -26,11 +26,11 @@ from kafkacompat.pipeline.jobs.validation import (
     validate_json,
     with_window_bounds,
 )
-from kafkacompat.pipeline.options import OPTIONS, RunOptions
+from kafkacompat.pipeline.options import OF_EVERY_JOB, OPTIONS, RunOptions
 from kafkacompat.pipeline.results import one_record_each, rejected_records, with_event_id
 from kafkacompat.pipeline.schemas.reading import MODULES, Format
 from kafkacompat.pipeline.tables import FORMATS, PARQUET, partitioned_by
-from kafkacompat.pipeline.topics import CONFIGS, EVENTS, PIPELINE_PROGRESS, RESULTS
+from kafkacompat.pipeline.topics import CONFIGS, EVENTS, PIPELINE_PROGRESS, REJECTED_SUFFIX, RESULTS
 from kafkacompat.pipeline.transactions import TransactionalSink
 
 __all__ = ["Field", "Format", "Job", "Kind", "Query", "RunOptions", "Table", "Topic"]
@@ -134,7 +134,7 @@ class Job:
     sinks: tuple[Sink, ...]
     fields: tuple[Field, ...] = ()
     validate: Build | None = None
-    settings: tuple[str, ...] = ("--window", "--watermark")
+    settings: tuple[str, ...] = ("--window", *OF_EVERY_JOB)
     state_version: int = 1
     continues_from: int | None = None
     reads: Callable[[RunOptions], tuple[str, ...]] | None = None
@@ -147,7 +147,7 @@ class Job:
     @property
     def rejected_topic(self) -> str:
         """The topic of the records that are no valid events."""
-        return f"{self.name}.rejected"
+        return self.name + REJECTED_SUFFIX
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -207,13 +207,13 @@ class Job:
             )
         require_extra("registry", *(MODULES[form] for form in names))
 
-    def _decoder(self, options: RunOptions) -> Decoder | None:
+    def _decoder(self, options: RunOptions) -> SchemaDecoder | None:
         if not self.registered_formats:
             return None
         self.require_registry(options)
         assert options.registry is not None
         formats = tuple((topic, form) for topic, form in self.formats.items() if form is not Format.JSON)
-        return Decoder(formats, self.fields, options.registry)
+        return SchemaDecoder(formats, self.fields, options.registry)
 
     def _problems(self) -> Iterable[str]:
         if _NAME.fullmatch(self.name) is None:

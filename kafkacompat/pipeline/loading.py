@@ -23,13 +23,13 @@ OWN: Final = {
 SQL: Final = ".sql"
 """How the name of a file with a job ends."""
 
-GROUP: Final = "kafkacompat.pipelines"
+ENTRY_POINTS: Final = "kafkacompat.pipelines"
 """The group of entry points by which a package installs jobs."""
 
 
 def installed() -> dict[str, EntryPoint]:
     """Return the jobs of installed packages by name. A name of OWN is kafkacompat's."""
-    return {entry.name: entry for entry in entry_points(group=GROUP) if entry.name not in OWN}
+    return {entry.name: entry for entry in entry_points(group=ENTRY_POINTS) if entry.name not in OWN}
 
 
 def is_known(name: str) -> bool:

@@ -25,7 +25,7 @@ DEFAULT_SHUFFLE_PARTITIONS: Final = 2
 DEFAULT_GROUP_PREFIX: Final = "pipeline-"
 READ_COMMITTED: Final = "read_committed"
 ISOLATION_LEVELS: Final = (READ_COMMITTED, "read_uncommitted")
-GROUP: Final = "group"
+FROM_GROUP: Final = "group"
 """Start from what the query's group has committed."""
 
 
@@ -39,7 +39,7 @@ class RunOptions:
     bootstrap: ClusterAddress = field(default_factory=ClusterAddress)
     # None: spark-submit decides.
     master: str | None = "local[*]"
-    # earliest, latest or GROUP.
+    # earliest, latest or FROM_GROUP.
     starting: str = "earliest"
     # Before the name of a query: its group, and its transactional ids.
     group_prefix: str = DEFAULT_GROUP_PREFIX
@@ -82,6 +82,9 @@ OPTIONS: Final = {
     "--duplicate-horizon": "duplicate_horizon_s",
 }
 """The options that a job's state may depend on (Job.settings), with their names in RunOptions."""
+
+OF_EVERY_JOB: Final = ("--watermark",)
+"""Those that every job depends on. A backfill has the options of a run from the job's manifest alone."""
 
 
 def log_sources(options: RunOptions) -> dict[str, str]:

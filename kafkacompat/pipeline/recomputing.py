@@ -161,8 +161,11 @@ def recomputed(
     return rows
 
 
-def changed_dates(present: DataFrame | None, computed: DataFrame) -> list[date]:
-    """Return the dates whose rows differ. PipelineFailed if the table has more of a date: nothing of it must be lost."""
+def changed_dates(present: DataFrame | None, computed: DataFrame, *, may_lack: bool = False) -> list[date]:
+    """Return the dates whose rows differ. PipelineFailed if the table has more of a date: nothing of it must be lost.
+
+    may_lack: rows of an earlier version of the job, which lack a column that was added, have null there.
+    """
     from pyspark.sql import functions as F
 
     columns = sorted(computed.columns)
@@ -178,9 +181,11 @@ def changed_dates(present: DataFrame | None, computed: DataFrame) -> list[date]:
     if present is not None:
         for name in columns:
             if name not in present.columns:
-                raise PipelineFailed(
-                    f"the table has no column {name}: its rows are of another version of the job"
-                )
+                if not may_lack:
+                    raise PipelineFailed(
+                        f"the table has no column {name}: its rows are of another version of the job"
+                    )
+                present = present.withColumn(name, F.lit(None))
         both = both.unionAll(counted(present, -1))
     fewer = both.groupBy("date").agg(F.sum("each").alias("more")).where("more < 0").collect()
     if fewer:

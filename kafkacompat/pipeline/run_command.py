@@ -15,13 +15,13 @@ from kafkacompat.pipeline.argument_types import MOST_INT16, MOST_INT32, whole, w
 from kafkacompat.pipeline.failure import PipelineFailed, require_extra
 from kafkacompat.pipeline.formats.envelopes import ENVELOPES
 from kafkacompat.pipeline.formats.patterns import FormatProblem
-from kafkacompat.pipeline.formats.registry import FORMATS, log_format
+from kafkacompat.pipeline.formats.registry import LOG_FORMATS, log_format
 from kafkacompat.pipeline.formats.server_formats import AUTO
 from kafkacompat.pipeline.loading import OWN, installed, is_known, load
 from kafkacompat.pipeline.maintenance.table import oldest_date
 from kafkacompat.pipeline.manifest import manifest_of
 from kafkacompat.pipeline.options import (
-    GROUP,
+    FROM_GROUP,
     RunOptions,
     add_bootstrap,
     add_isolation_level,
@@ -177,7 +177,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--starting",
-        choices=["earliest", "latest", GROUP],
+        choices=["earliest", "latest", FROM_GROUP],
         default="earliest",
         help="where to start without a checkpoint; group: from the commits of each query's group, or else the earliest",
     )
@@ -260,7 +260,7 @@ def add_log_formats(parser: argparse.ArgumentParser) -> None:
         type=_log_format,
         default=AUTO,
         metavar="FORMAT",
-        help=f"format of access logs: {', '.join(FORMATS)}, "
+        help=f"format of access logs: {', '.join(LOG_FORMATS)}, "
         "the pattern of log_format (nginx) or LogFormat (Apache), a #Fields: line, `json PART=PATH ...`, "
         "`logfmt PART=KEY ...` or `pattern:TEXT with {FIELDS}`; "
         f"behind {', '.join(f'{name}+' for name in ENVELOPES)} the format of the lines in them (%(default)s)",

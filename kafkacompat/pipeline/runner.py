@@ -43,7 +43,7 @@ from kafkacompat.pipeline.maintenance.table import (
     maintain_table,
     oldest_date,
 )
-from kafkacompat.pipeline.options import GROUP, RunOptions
+from kafkacompat.pipeline.options import FROM_GROUP, RunOptions
 from kafkacompat.pipeline.progress import (
     FAILED,
     RUNNING,
@@ -77,6 +77,14 @@ STATE_CHANGED: Final = re.compile(r"\[((?:STATE_STORE|STREAMING_STATEFUL)_[A-Z_.
 """How Spark refuses state of another query plan."""
 STATE_HELP: Final = (
     "the state in the checkpoint is that of another version of the job. Run that version, or start again with empty folders for "
+    "--checkpoint and --output"
+)
+TABLE_CHANGED: Final = re.compile(
+    r"(?:Failed to merge |Cannot change column type: |Not a (?:struct|map|list): )(?:(?! SQLSTATE: ).)*"
+)
+"""How Delta and Iceberg refuse rows whose columns have other types than those of the table."""
+TABLE_HELP: Final = (
+    "the table has this column with another type. Give it another name in the job, or start again with empty folders for "
     "--checkpoint and --output"
 )
 
@@ -131,7 +139,7 @@ def source_options(query: Query, options: RunOptions) -> dict[str, str]:
 
 
 def _starting(query: Query, options: RunOptions) -> str:
-    if options.starting != GROUP:
+    if options.starting != FROM_GROUP:
         return options.starting
     return starting_offsets(options.bootstrap.spark(), options.group_prefix + query.name, query.reads)
 
@@ -251,6 +259,8 @@ def failure_of(query: StreamingQuery) -> str | None:
             return f"{changed[1]}: {STATE_HELP}"[:FAILURE_CHARACTERS_MAX]
     causes = [line for line in lines if line.startswith("Caused by:")]
     said = causes[-1].removeprefix("Caused by: ") if causes else (lines[0] if lines else type(error).__name__)
+    if (changed := TABLE_CHANGED.search(said)) is not None:
+        said = f"{changed[0]}: {TABLE_HELP}"
     return said[:FAILURE_CHARACTERS_MAX]
 
 

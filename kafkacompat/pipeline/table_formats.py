@@ -126,6 +126,9 @@ class Lake(TableFormat):
 class Delta(Lake):
     name = DELTA
 
+    def writer(self, writer: DataStreamWriter, table: str) -> DataStreamWriter:
+        return super().writer(writer, table).option("mergeSchema", "true")
+
     def batch_of_query(
         self, session: SparkSession, table: str, place: str, query_id: str
     ) -> tuple[int, bool]:
@@ -181,6 +184,8 @@ class Iceberg(Lake):
     def start(self, writer: DataStreamWriter, table: str, place: str) -> StreamingQuery:
         # The rows come in the number of tasks that the job has chosen, and a task has rows of several dates.
         writer = self.writer(writer, table).option("fanout-enabled", "true")
+        # A column that a later version of the job adds stands before the partition columns, and in the table behind them.
+        writer = writer.option("merge-schema", "true").option("check-ordering", "false")
         return writer.option("distribution-mode", "none").toTable(iceberg_name(table))
 
     def batch_of_query(

@@ -30,6 +30,9 @@ METRICS_LATEST: Final = "metrics.latest"
 METRICS_ALERTS: Final = "metrics.alerts"
 PIPELINE_PROGRESS: Final = "pipeline.progress"
 
+REJECTED_SUFFIX: Final = ".rejected"
+"""How the name of the topic ends that has the rejected records of a job. The job's name is before it."""
+
 LINE_BYTES_MAX: Final = 512 * 1024
 """Maximum length of a line of logs.raw. The collector cuts longer lines, and the job rejects what is longer or was
 cut. The value is below `max.message.bytes` (1 MiB), so a broker with default settings accepts every line."""

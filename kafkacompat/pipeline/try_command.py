@@ -21,7 +21,7 @@ from kafkacompat.pipeline.formats.w3c import fields_after
 from kafkacompat.pipeline.options import add_registry, registry_of
 from kafkacompat.pipeline.schemas.client import registry_at
 from kafkacompat.pipeline.schemas.reading import MODULES, Format, Record, Schemas
-from kafkacompat.pipeline.schemas.wire_format import Malformed, Unshown
+from kafkacompat.pipeline.schemas.wire_format import Malformed, NotRead
 from kafkacompat.pipeline.terminal import Terminal
 from kafkacompat.pipeline.topics import LINE_BYTES_MAX, OVERSIZED, RECORD_BYTES_MAX
 
@@ -129,12 +129,9 @@ def _try_record(arguments: argparse.Namespace, form: Format) -> int:
         terminal.say(f"record: schema id {record.schema_id}, {record.schema.name}")
         for name, content in record.shown().items():
             terminal.say(f"  {_printable(name):14} {_printable(json.dumps(content, ensure_ascii=False))}")
-    except Malformed as problem:
+    except NotRead as problem:
         reason = str(problem)
-        terminal.say(f"the record is refused: {_printable(reason)}")
-    except Unshown as problem:
-        reason = str(problem)
-        terminal.say(f"the record is read, and not shown: {_printable(reason)}")
+        terminal.say(f"{problem.told}: {_printable(reason)}")
     return 0 if reason is None else 1
 
 

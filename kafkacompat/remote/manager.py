@@ -168,7 +168,7 @@ class _Tiered:
 
 
 class RemoteLogManager:
-    """Used in the loop's thread. HostedPartitions tells it of roles (`Tiering` of partition/tiered.py)."""
+    """Used in the loop's thread. HostedPartitions tells it of roles (`Tiering` of partition/hosted_partitions.py)."""
 
     def __init__(
         self,

@@ -24,7 +24,6 @@ from kafkacompat.testing.folder_disk import FolderDisk, new_folder
 from kafkacompat.testing.kafka import Kafka
 from kafkacompat.testing.log import BrokerLog
 from kafkacompat.testing.ports import GivenPorts, ReservedPorts
-from kafkacompat.testing.secured import Security
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -51,12 +50,8 @@ class Order:
     """What a process is to be."""
 
     name: str
-    settings: Mapping[str, str]
-    nodes: int
-    version: str | None
-    flavor: str | None
-    racks: Sequence[str]
-    security: Security
+    arguments: Mapping[str, Any]
+    """Of `Kafka`."""
     ports: Sequence[int]
     folder: str
     cluster_id: str
@@ -138,14 +133,7 @@ class HostedKafka(Kafka):
     def __init__(self, order: Order, channel: Channel) -> None:
         self._order = order
         self._channel = channel
-        super().__init__(
-            order.settings,
-            nodes=order.nodes,
-            version=order.version,
-            flavor=order.flavor,
-            racks=order.racks,
-            secure=order.security,
-        )
+        super().__init__(**order.arguments)
         self.name = order.name
         self._cluster_id = order.cluster_id
         self._log = HostedLog(order.name, channel)

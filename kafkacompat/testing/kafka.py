@@ -177,6 +177,17 @@ class Kafka:
         self._blank: Snapshot
         self._topics: list[Topic] = []
 
+    def _arguments(self) -> dict[str, Any]:
+        """Those of another one like it, wherever it runs. `security` has the users."""
+        return {
+            "settings": self._settings,
+            "nodes": len(self._configs),
+            "version": self._version,
+            "flavor": self._flavor_name,
+            "racks": self._racks,
+            "secure": self.security,
+        }
+
     def _reserved_ports(self) -> ReservedPorts:
         return ReservedPorts()
 
@@ -519,14 +530,7 @@ class Kafka:
         """Another Kafka, which has started, with the same state, or that of a snapshot, at addresses of its own. The caller stops
         it, or uses it in a `with` block."""
         own = snapshot or self.snapshot()
-        other = Kafka(
-            self._settings,
-            nodes=len(self._configs),
-            version=self._version,
-            flavor=self._flavor_name,
-            racks=self._racks,
-            secure=self.security,
-        )
+        other = Kafka(**self._arguments())
         if self._hooks.watchers:
             other.record_requests()
         other.clock = self.clock.copy()

@@ -10,7 +10,7 @@ import itertools
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import wraps
@@ -31,7 +31,6 @@ from kafkacompat.testing.hosted import Order, SentFault
 from kafkacompat.testing.kafka import Kafka, Snapshot
 from kafkacompat.testing.log import BrokerLog
 from kafkacompat.testing.node import NodeEnded
-from kafkacompat.testing.secured import Security
 from kafkacompat.testing.settings import text_of
 
 if TYPE_CHECKING:
@@ -206,21 +205,9 @@ def _in_process(method: Any) -> Any:
 class KafkaProcess(Kafka):
     """Its nodes run in one process. `kill_node` ends a single node by kill -9 of the process; a node of several is ended in it."""
 
-    def __init__(
-        self,
-        settings: Mapping[str, object] | None = None,
-        *,
-        nodes: int = 1,
-        version: str | None = None,
-        flavor: str | None = None,
-        racks: Sequence[str] = (),
-        secure: bool | str | Security = False,
-        users: Mapping[str, str] | None = None,
-        process: bool = True,
-    ) -> None:
-        super().__init__(
-            settings, nodes=nodes, version=version, flavor=flavor, racks=racks, secure=secure, users=users
-        )
+    def __init__(self, *given: Any, **named: Any) -> None:
+        """The arguments of `Kafka`."""
+        super().__init__(*given, **named)
         self._process: _Process | None = None
         self._folder: str | None = None
         """Of its disks and their copies."""
@@ -240,12 +227,10 @@ class KafkaProcess(Kafka):
             self._folder = tempfile.mkdtemp(prefix="kafkacompat-")
         order = Order(
             self.name,
-            {name: text_of(value) for name, value in self._settings.items()},
-            len(self._configs),
-            self._version,
-            self._flavor_name,
-            tuple(self._racks),
-            self.security,
+            {
+                **self._arguments(),
+                "settings": {name: text_of(value) for name, value in self._settings.items()},
+            },
             self._ports.numbers,
             self._folder,
             self._cluster_id,
@@ -425,14 +410,7 @@ class KafkaProcess(Kafka):
 
     def fork(self, snapshot: Snapshot | None = None) -> Kafka:
         own = snapshot or self.snapshot()
-        other = KafkaProcess(
-            self._settings,
-            nodes=len(self._configs),
-            version=self._version,
-            flavor=self._flavor_name,
-            racks=self._racks,
-            secure=self.security,
-        )
+        other = KafkaProcess(**self._arguments())
         if self._hooks.watchers:
             other.record_requests()
         other.clock.set_state(self.clock.state())

@@ -10,7 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from typing import TypeVar
 
@@ -22,6 +22,8 @@ from kafkacompat.ports import WorkerPools
 from kafkacompat.ports.process import SameWorkers
 
 T = TypeVar("T")
+IN_THREADS = frozenset({"cleaning", "remote", "fetches", "exchanges"})
+"""The duties whose jobs may wait: for the cleaner's throttle, a remote store, authorization servers, steps of SASL."""
 _thread = threading.local()
 """`held_ms`: how long the present job of a LoopWorkers is held up. It is missing outside of one."""
 
@@ -92,9 +94,8 @@ class LoopWorkers:
 def loop_pools(
     nursery: trio.Nursery, token: trio.lowlevel.TrioToken
 ) -> tuple[WorkerPools, Callable[[], None]]:
-    """The pools, and what ends them. Threads have only what may wait: the cleaner's throttle, authorization servers, exchanges of
-    SASL."""
-    duties = ("quorum_sync", "snapshots", "reads", "replies", "loading", "files", "recovery", "batches")
+    """The pools, and what ends them. Each runs in the loop but those of IN_THREADS."""
+    duties = {each.name for each in fields(WorkerPools)} - IN_THREADS - {"log_sync"}
     syncs = LoopWorkers(nursery, token)
     loops = {duty: LoopWorkers(nursery, token) for duty in duties}
 

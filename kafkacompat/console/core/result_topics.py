@@ -8,6 +8,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from kafkacompat.pipeline.topics import (
+    ACTIVITY_SESSIONS,
+    ACTIVITY_TOP_PAGES,
+    ACTIVITY_VISITORS,
+    CONFIGS,
+    LOGS_SUMMARY,
+    METRICS_ALERTS,
+    METRICS_LATEST,
+    METRICS_WINDOWS,
+    PIPELINE_PROGRESS,
+    REJECTED_SUFFIX,
+)
+
 NUMBER = (int, float)
 WHOLE = (int,)
 TEXT = (str,)
@@ -37,18 +50,8 @@ _WINDOW: dict[str, Types] = {"window_start_ms": WHOLE, "window_end_ms": WHOLE}
 _REJECTED_FIELDS: dict[str, Types] = {"event_id": TEXT, "reason": TEXT}
 _REJECTED_OPTIONAL: dict[str, Types] = {"line": TEXT, "source": TEXT, "topic": TEXT, "received_ms": WHOLE}
 
-LOGS_SUMMARY = "logs.summary"
-LOGS_REJECTED = "logs.rejected"
-ACTIVITY_SESSIONS = "activity.sessions"
-ACTIVITY_TOP_PAGES = "activity.top_pages"
-ACTIVITY_VISITORS = "activity.visitors"
-ACTIVITY_REJECTED = "activity.rejected"
-METRICS_WINDOWS = "metrics.windows"
-METRICS_LATEST = "metrics.latest"
-METRICS_ALERTS = "metrics.alerts"
-METRICS_REJECTED = "metrics.rejected"
-PIPELINE_PROGRESS = "pipeline.progress"
-REJECTED = (LOGS_REJECTED, ACTIVITY_REJECTED, METRICS_REJECTED)
+REJECTED = tuple(name for name in CONFIGS if name.endswith(REJECTED_SUFFIX))
+"""The topics of the rejected records of kafkacompat's jobs."""
 
 MAX_WINDOWS = 1_500
 MAX_PAGE_ROWS = 20_000

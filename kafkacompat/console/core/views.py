@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from kafkacompat.console.core import result_topics as names
+from kafkacompat.console.core.result_topics import REJECTED
 from kafkacompat.console.core.results import Fields, Results
+from kafkacompat.pipeline import topics
 
 MAX_CHART_WINDOWS = 120
 MAX_SERVICE_POINTS = 60
@@ -56,7 +57,7 @@ def window_seconds(row: Fields) -> float:
 
 def logs_view(results: Results) -> View:
     """Return requests, bytes and status classes per window, and the latest rejected lines."""
-    rows = newest_windows(results.rows(names.LOGS_SUMMARY), MAX_CHART_WINDOWS)
+    rows = newest_windows(results.rows(topics.LOGS_SUMMARY), MAX_CHART_WINDOWS)
     windows = [
         {
             "start_ms": row["window_start_ms"],
@@ -79,7 +80,7 @@ def logs_view(results: Results) -> View:
 
 def rejected_view(results: Results) -> View:
     """Return the reasons for rejected records of all three jobs, and the latest rejected records."""
-    rows = [row | {"rejected_by": topic} for topic in names.REJECTED for row in results.rows(topic)]
+    rows = [row | {"rejected_by": topic} for topic in REJECTED for row in results.rows(topic)]
     rows.sort(key=lambda row: row["received_ms"], reverse=True)
     reasons = Counter(row["reason"] for row in rows).most_common(RECENT_REJECTED)
     return {
@@ -94,9 +95,9 @@ def rejected_view(results: Results) -> View:
 
 def activity_view(results: Results) -> View:
     """Return the top pages of the latest full window, the visitors per window, and the sessions."""
-    windows = newest_windows(results.rows(names.ACTIVITY_VISITORS), MAX_CHART_WINDOWS)
+    windows = newest_windows(results.rows(topics.ACTIVITY_VISITORS), MAX_CHART_WINDOWS)
     return {
-        "top_pages": top_pages_view(results.rows(names.ACTIVITY_TOP_PAGES)),
+        "top_pages": top_pages_view(results.rows(topics.ACTIVITY_TOP_PAGES)),
         "windows": [
             {
                 "start_ms": row["window_start_ms"],
@@ -107,7 +108,7 @@ def activity_view(results: Results) -> View:
             }
             for row in windows
         ],
-        "sessions": sessions_view(results.rows(names.ACTIVITY_SESSIONS)),
+        "sessions": sessions_view(results.rows(topics.ACTIVITY_SESSIONS)),
     }
 
 
@@ -166,11 +167,11 @@ def sessions_view(rows: list[Fields]) -> View:
 def metrics_view(results: Results) -> View:
     """Return each service's newest window, last windows and last sample, and the latest alerts."""
     windows: dict[str, list[Fields]] = {}
-    for row in results.rows(names.METRICS_WINDOWS):
+    for row in results.rows(topics.METRICS_WINDOWS):
         windows.setdefault(row["service"], []).append(row)
-    latest = {row["service"]: row for row in results.rows(names.METRICS_LATEST)}
+    latest = {row["service"]: row for row in results.rows(topics.METRICS_LATEST)}
     alerts = sorted(
-        results.rows(names.METRICS_ALERTS),
+        results.rows(topics.METRICS_ALERTS),
         key=lambda row: (row["window_start_ms"], row["service"], row["rule"], row["state"] == RESOLVED),
         reverse=True,
     )
@@ -180,7 +181,7 @@ def metrics_view(results: Results) -> View:
             _service_view(service, windows.get(service, []), latest.get(service)) for service in services
         ],
         "services_hidden": len(windows.keys() | latest.keys()) - len(services),
-        "alerts": alerts_view(alerts, newest_end_ms(results.rows(names.METRICS_WINDOWS) + alerts)),
+        "alerts": alerts_view(alerts, newest_end_ms(results.rows(topics.METRICS_WINDOWS) + alerts)),
     }
 
 

@@ -120,7 +120,7 @@ async def test_a_head_request_gets_no_body(served_endpoint: ServedEndpoint) -> N
 
 
 async def test_other_paths_and_requests_are_refused(served_endpoint: ServedEndpoint) -> None:
-    assert (await served_endpoint.get("/"))[0] == 404
+    assert await served_endpoint.get("/") == (404, b"/metrics, /live and /ready are served\n")
     assert (await served_endpoint.ask(b"POST /metrics HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 405")
     assert (await served_endpoint.ask(b"GET /" + b"x" * 2 * HEAD_BYTES_MAX)).startswith(b"HTTP/1.1 431")
     assert (await served_endpoint.get("/live"))[0] == 200

@@ -20,6 +20,7 @@ from kafkacompat.pipeline import loading, run_command
 from kafkacompat.pipeline._tests.conftest import RECEIVED_MS
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.job import Field, Format, Job, JobProblem, Kind, Query, RunOptions, Table, Topic
+from kafkacompat.pipeline.options import OF_EVERY_JOB
 from kafkacompat.pipeline.queries import ACTIVITY, JOBS, LOGS, METRICS
 from kafkacompat.pipeline.topics import EVENTS, PIPELINE_PROGRESS, RESULTS
 
@@ -102,11 +103,19 @@ def test_the_names_of_checkpoints_and_topics_of_kafkacompats_jobs_stay() -> None
         ("metrics-rejected", None, "append", ("metrics.rejected",)),
     ]
     told = {
-        "logs": (("--watermark", "--duplicate-horizon"), 1),
-        "activity": (("--window", "--session-gap", "--watermark"), 2),
-        "metrics": (("--window", "--watermark"), 2),
+        "logs": (("--watermark", "--duplicate-horizon"), 1, None),
+        "activity": (("--window", "--session-gap", "--watermark"), 2, None),
+        "metrics": (("--window", "--watermark"), 2, None),
     }
-    assert {name: (job.settings, job.state_version) for name, job in JOBS.items()} == told
+    # An increased state_version without continues_from refuses every checkpoint that exists.
+    found = {name: (job.settings, job.state_version, job.continues_from) for name, job in JOBS.items()}
+    assert found == told
+
+
+def test_every_job_has_the_options_on_which_all_depend() -> None:
+    """A manifest without one of them would let a backfill compute rows with its default. Jobs in SQL have only these."""
+    for job in (*JOBS.values(), orders()):
+        assert set(OF_EVERY_JOB) <= set(job.settings), job.name
 
 
 def test_logs_read_the_topics_of_the_run() -> None:
@@ -336,8 +345,8 @@ def test_a_job_that_cannot_be_loaded_is_said_with_the_place(
 def test_a_package_installs_a_job_under_a_name(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "own_installed.py").write_text(MODULE)
     places = {"shop": "own_installed:job", "logs": "own_installed:job"}
-    found = [EntryPoint(name, place, loading.GROUP) for name, place in places.items()]
-    monkeypatch.setattr(loading, "entry_points", lambda group: found if group == loading.GROUP else [])
+    found = [EntryPoint(name, place, loading.ENTRY_POINTS) for name, place in places.items()]
+    monkeypatch.setattr(loading, "entry_points", lambda group: found if group == loading.ENTRY_POINTS else [])
     assert loading.is_known("shop")
     assert not loading.is_known("shops")
     assert loading.load("shop").name == "orders"

@@ -23,7 +23,7 @@ from kafkacompat.pipeline.formats.patterns import (
     LineFormat,
     Time,
 )
-from kafkacompat.pipeline.formats.registry import FORMATS, log_format
+from kafkacompat.pipeline.formats.registry import LOG_FORMATS, log_format
 from kafkacompat.pipeline.formats.server_formats import AUTO
 
 COMMON = '192.0.2.7 - ann [21/Sep/2026:14:13:20 +0000] "GET /a HTTP/1.1" 200 512'
@@ -601,11 +601,11 @@ def test_a_refused_line_is_told_by_the_field(form: str, line: str, why: str) -> 
 def test_every_name_is_accepted_and_said() -> None:
     parser = argparse.ArgumentParser()
     run_command.add_arguments(parser)
-    names = ", ".join(FORMATS)
+    names = ", ".join(LOG_FORMATS)
     assert names in " ".join(parser.format_help().split())
     with pytest.raises(FormatProblem, match=f"one of {names} nor"):
         line_format("no format")
-    assert [log_format(name) for name in FORMATS] == list(FORMATS.values())
+    assert [log_format(name) for name in LOG_FORMATS] == list(LOG_FORMATS.values())
 
 
 @pytest.mark.parametrize(
@@ -638,7 +638,7 @@ WORDS_AFTER_TEXT = "[$time_local] $status $http_user_agent" + "".join(
     f" $request_id{n}" for n in range(30)
 ).replace("request_id", "session_time")
 BARE = "escape=none [$time_local] $status \"$http_user_agent\" '$http_cookie' $upstream_addr $upstream_status"
-PATTERNS = [name for name, form in FORMATS.items() if isinstance(form, LineFormat)]
+PATTERNS = [name for name, form in LOG_FORMATS.items() if isinstance(form, LineFormat)]
 HOSTILE = [
     '[21/Sep/2026:14:13:20 +0000] 200 "' + '" ' * 100_000,
     "[21/Sep/2026:14:13:20 +0000] 200 \"a\" 'b' " + "a, " * 100_000,

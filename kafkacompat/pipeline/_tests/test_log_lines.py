@@ -17,7 +17,7 @@ import pytest
 from kafkacompat.pipeline.formats.envelopes import ENVELOPES
 from kafkacompat.pipeline.formats.patterns import FormatProblem, LineFormat
 from kafkacompat.pipeline.formats.reading import Reading, read_line
-from kafkacompat.pipeline.formats.registry import FORMATS, log_format
+from kafkacompat.pipeline.formats.registry import LOG_FORMATS, log_format
 from kafkacompat.pipeline.formats.w3c import fields_after
 from kafkacompat.pipeline.topics import FIELDS_HEADER, LINE_BYTES_MAX
 
@@ -48,9 +48,9 @@ def test_a_line_is_read_as_its_document_says(entry: dict[str, Any]) -> None:
 def test_every_format_has_good_and_refused_lines() -> None:
     assert len({entry["kind"] for entry in LINES}) == len(LINES) > KINDS_MIN
     used = {entry["format"] for entry in LINES}
-    assert set(FORMATS) <= {form.rpartition("+")[2] for form in used}
+    assert set(LOG_FORMATS) <= {form.rpartition("+")[2] for form in used}
     assert set(ENVELOPES) <= {name for form in used for name in form.split("+")}
-    for name in (*FORMATS, *ENVELOPES):
+    for name in (*LOG_FORMATS, *ENVELOPES):
         own = [entry for entry in LINES if name in entry["format"].split("+")]
         assert any("event" in entry for entry in own), name
         assert any("reason" in entry for entry in own) or name in SERVERS_OWN, name
@@ -138,14 +138,26 @@ def changed(line: bytes) -> list[bytes]:
     return found
 
 
+def read_columns() -> list[str]:
+    """The columns of the table logs/events that a line has. Its record has the others."""
+    from kafkacompat.pipeline.jobs.logs import EVENT_COLUMNS
+
+    return [name for name in EVENT_COLUMNS if name not in ("event_id", "source")]
+
+
+def test_each_column_of_the_events_is_read_from_a_line() -> None:
+    """So Spark and Python are compared in a new column too."""
+    pytest.importorskip("pyspark")
+    assert {name for entry in LINES for name in entry.get("event", ())} == set(read_columns())
+
+
 def _reading(row: dict[str, Any] | None) -> Reading:
     """Return what Spark made of a line, in the form of `read_line`."""
     if row is None:
         return Reading()
     if row["reason"] is not None:
         return Reading(reason=row["reason"], column=row["column"])
-    names = ("event_time_ms", "client", "user", "method", "path", "protocol", "status", "bytes", "referrer")
-    columns = {name: row[name] for name in (*names, "user_agent", "virtual_host", "extra")}
+    columns = {name: row[name] for name in read_columns()}
     return Reading({name: value for name, value in columns.items() if value is not None})
 
 
@@ -171,7 +183,7 @@ IN_ENVELOPES: Final = [f"{name}+logfmt" for name in ENVELOPES]
 OWN: Final = "pattern:{time:iso} {a:text} {b:text}|{status}"
 
 
-@pytest.mark.parametrize("form", [*FORMATS, *IN_ENVELOPES, OWN])
+@pytest.mark.parametrize("form", [*LOG_FORMATS, *IN_ENVELOPES, OWN])
 def test_a_hostile_line_is_refused_in_one_pass(form: str) -> None:
     """With backtracking the test would run for minutes, so it only has to end."""
     made = log_format(form)

@@ -132,6 +132,10 @@ def test_dates_whose_rows_differ_are_found(spark: SparkSession, tmp_path: Path) 
         assert of_dates(more, [NEXT]).count() == 1
         with pytest.raises(PipelineFailed, match="has no column cost"):
             changed_dates(present.drop("cost"), more)
+        before = present.drop("cost")
+        assert changed_dates(before, spark.createDataFrame(rows, schema), may_lack=True) == [DAY, NEXT]
+        nothing = spark.createDataFrame([(*row[:2], None, *row[3:]) for row in rows], schema)
+        assert changed_dates(before, nothing, may_lack=True) == []
     finally:
         spark.conf.set(inference, kept)
 

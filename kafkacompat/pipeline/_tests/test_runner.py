@@ -370,3 +370,20 @@ def test_when_the_jvm_dies_all_queries_have_failed(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(query, "tell", gone)
     assert reported(monkeypatch, [query], Polls())[-1] == ("logs-events", "failed", None)
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        "Failed to merge fields 'cents' and 'cents'",
+        "Cannot change column type: cents: long -> string",
+        "Not a struct: long",
+    ],
+)
+def test_another_type_of_a_column_is_refused_with_what_to_do(refused: str) -> None:
+    """As Delta and Iceberg say it. Parquet has no schema of a table."""
+    head = "[STREAM_FAILED] Query [id = 8d8e, runId = 67d2] terminated with exception: "
+    query: Any = SimpleNamespace(
+        exception=lambda: f"{head}{refused} SQLSTATE: XXKST\n=== Streaming Query ==="
+    )
+    assert runner.failure_of(query) == f"{refused}: {runner.TABLE_HELP}"

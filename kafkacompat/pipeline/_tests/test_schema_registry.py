@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import pkgutil
 import socket
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kafkacompat.config import ConfigError
+from kafkacompat.pipeline import schemas
 from kafkacompat.pipeline._tests.registry_kit import RegistryKit, a_registry
 from kafkacompat.pipeline.failure import PipelineFailed
+from kafkacompat.pipeline.schemas.avro import Unusable
 from kafkacompat.pipeline.schemas.client import (
     REFERENCES_MAX,
     RegistrySettings,
@@ -20,6 +24,7 @@ from kafkacompat.pipeline.schemas.client import (
     SchemaText,
     UnknownSchema,
 )
+from kafkacompat.pipeline.schemas.wire_format import Malformed, NotRead, Unshown
 
 ORDER = {"type": "record", "name": "Order", "fields": [{"name": "shop", "type": "string"}]}
 
@@ -173,3 +178,18 @@ def test_without_an_address_there_is_no_registry(tmp_path: Path) -> None:
         RegistrySettings.given(None, str(file))
     with pytest.raises(ConfigError, match="cannot read the file"):
         RegistrySettings.given(None, str(tmp_path / "absent"))
+
+
+def test_whatever_can_be_wrong_is_a_kind_that_each_reader_catches() -> None:
+    """The jobs, `pipeline try` and the console catch these two. A new exception beside them would end the console's decoder."""
+    raised = {
+        value
+        for module in pkgutil.iter_modules(schemas.__path__)
+        for value in vars(import_module(f"{schemas.__name__}.{module.name}")).values()
+        if isinstance(value, type)
+        and issubclass(value, Exception)
+        and value.__module__.startswith(schemas.__name__)
+        and not value.__name__.startswith("_")
+    }
+    assert raised >= {NotRead, UnknownSchema, Unusable, Malformed, Unshown}
+    assert [value for value in raised if not issubclass(value, (NotRead, PipelineFailed))] == []

@@ -17,7 +17,7 @@ from kafkacompat.pipeline._tests.conftest import RECEIVED_MS
 from kafkacompat.pipeline._tests.registry_kit import RegistryKit, a_registry, framed
 from kafkacompat.pipeline._tests.test_schema_records import avro, proto_class, record
 from kafkacompat.pipeline.job import Field, Format, Job, Kind, RunOptions, Table
-from kafkacompat.pipeline.jobs.schema_records import Decoder
+from kafkacompat.pipeline.jobs.schema_records import SchemaDecoder
 from kafkacompat.pipeline.runner import failure_of
 from kafkacompat.pipeline.schemas.client import RegistrySettings
 
@@ -100,7 +100,7 @@ def test_spark_reads_each_record_as_python_does(records: Records, registry: Regi
     validated = JOB.validated(reduce(lambda one, other: one.union(other), frames), options)
     for row in validated.orderBy("topic", "offset").collect():
         found[row["topic"]].append((row["reason"], *(row[field.name] for field in FIELDS)))
-    decoder = Decoder(tuple(FORMATS.items()), FIELDS, settings)
+    decoder = SchemaDecoder(tuple(FORMATS.items()), FIELDS, settings)
     checked = {
         2: None,
         3: "out of range: amount",

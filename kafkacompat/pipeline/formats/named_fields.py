@@ -16,7 +16,7 @@ from kafkacompat.pipeline.formats.patterns import (
     SIZE_TEXT,
     STATUS_TEXT,
     FormatProblem,
-    Kind,
+    PartKind,
     Time,
     cut,
 )
@@ -96,7 +96,7 @@ class FieldsFormat:
         """The reason for a line in which a part is absent, or something else."""
         places = self.places_of(part)
         where = "|".join(place.text for place in places)
-        times = [Kind[place.time.name].value for place in places if place.time is not None]
+        times = [PartKind[place.time.name].value for place in places if place.time is not None]
         expected = {"status": STATUS_TEXT, "bytes": SIZE_TEXT}.get(part) or " or ".join(dict.fromkeys(times))
         return f"{MALFORMED_LINE}: field {part} ({cut(where)}): expected {expected}"
 

@@ -78,7 +78,7 @@ STATUS_TEXT: Final = "a number of 3 digits"
 SIZE_TEXT: Final = "a number of at most 12 digits, or -"
 
 
-class Kind(Enum):
+class PartKind(Enum):
     """What a field may be, and how a reason says it."""
 
     WORD = "a word"
@@ -108,18 +108,18 @@ class Kind(Enum):
     CAPTURES = "headers in braces, if any"
 
 
-_SHAPES: Final = {kind: Time[kind.name].value for kind in Kind if kind.name in Time.__members__} | {
+_SHAPES: Final = {kind: Time[kind.name].value for kind in PartKind if kind.name in Time.__members__} | {
     # What is too long is not a shorter number with something after it.
-    Kind.STATUS: r"[0-9]{3}(?!\w)",
-    Kind.SIZE: r"(?:[0-9]{1,12}+(?!\w)|-)",
-    Kind.PORT: r"[0-9]{1,5}+(?!\w)",
-    Kind.TOKEN: r"\S++",
-    Kind.MAYBE_STATUS: r"(?:[0-9]{3}|-1|-)(?!\w)",
-    Kind.GROWING_SIZE: r"\+?+[0-9]{1,12}+(?!\w)",
-    Kind.PADDED: r" *+-?[0-9]{1,12}+(?!\w)",
-    Kind.CAPTURES: r'(?:\{[^}"]*+\} )?+(?:\{[^}"]*+\} )?+',
+    PartKind.STATUS: r"[0-9]{3}(?!\w)",
+    PartKind.SIZE: r"(?:[0-9]{1,12}+(?!\w)|-)",
+    PartKind.PORT: r"[0-9]{1,5}+(?!\w)",
+    PartKind.TOKEN: r"\S++",
+    PartKind.MAYBE_STATUS: r"(?:[0-9]{3}|-1|-)(?!\w)",
+    PartKind.GROWING_SIZE: r"\+?+[0-9]{1,12}+(?!\w)",
+    PartKind.PADDED: r" *+-?[0-9]{1,12}+(?!\w)",
+    PartKind.CAPTURES: r'(?:\{[^}"]*+\} )?+(?:\{[^}"]*+\} )?+',
 }
-_TIMES: Final = {Kind[time.name]: time for time in Time}
+_TIMES: Final = {PartKind[time.name]: time for time in Time}
 MARKS: Final = "$%<>!,0123456789"
 """What may stand before the name of a field."""
 
@@ -204,7 +204,7 @@ class Token:
 
     text: str
     part: str = ""
-    kind: Kind | None = None
+    kind: PartKind | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +274,7 @@ def compiled(
         refusals = (*refusals[:-1], f"{refusals[-1]} with other whole fields")
     escapes = _ESCAPES[escape]
     time = times[0] if times else None
-    status_may_be_absent = any(token.kind is Kind.MAYBE_STATUS for token in tokens)
+    status_may_be_absent = any(token.kind is PartKind.MAYBE_STATUS for token in tokens)
     return LineFormat(
         START + pattern + END,
         tuple(parts),
@@ -305,17 +305,17 @@ def field_patterns(
     alone = ""
     if kind in _SHAPES:
         shape = _SHAPES[kind]
-        alone = f"(?:{shape})?+" if kind is Kind.SIZE and not absent_as_dash else shape
+        alone = f"(?:{shape})?+" if kind is PartKind.SIZE and not absent_as_dash else shape
     elif not following:
-        least = r"(?=\S)" if absent_as_dash and kind is Kind.LIST else ""
-        alone = word if kind is Kind.WORD else least + _LAST
+        least = r"(?=\S)" if absent_as_dash and kind is PartKind.LIST else ""
+        alone = word if kind is PartKind.WORD else least + _LAST
     elif in_quotes and following[0] == '"':
         alone = IN_QUOTES
-    elif kind is Kind.WORD and following[0] == " ":
+    elif kind is PartKind.WORD and following[0] == " ":
         alone = word
-    elif kind is Kind.OTHER and following[0] == " ":
+    elif kind is PartKind.OTHER and following[0] == " ":
         alone = one + "*+"
-    elif kind is Kind.LIST and not following.strip(" "):
+    elif kind is PartKind.LIST and not following.strip(" "):
         alone = _LIST
     if alone:
         return alone, alone
@@ -350,16 +350,16 @@ def _end_of(tokens: Sequence[Token], number: int, *, is_brief: bool = False) -> 
             if at + 1 == len(tokens):
                 break
             if token.text.strip(" "):
-                shape = _SHAPES.get(tokens[at + 1].kind or Kind.TEXT)
+                shape = _SHAPES.get(tokens[at + 1].kind or PartKind.TEXT)
                 if shape is None:
                     return end
-                if is_brief and tokens[at + 1].kind in (Kind.LOCAL, Kind.ISO):
+                if is_brief and tokens[at + 1].kind in (PartKind.LOCAL, PartKind.ISO):
                     return end + shape
                 # The value itself may contain what looks like the next field, as `:1` in `[::1]:80`.
                 return end + shape + (re.escape(tokens[at + 2].text) if at + 2 < len(tokens) else END)
         elif token.kind in _SHAPES:
             end += f"(?:{_SHAPES[token.kind]})"
-        elif token.kind in (Kind.WORD, Kind.OTHER):
+        elif token.kind in (PartKind.WORD, PartKind.OTHER):
             following = tokens[at + 1].text[0] if at + 1 < len(tokens) else " "
             if following == " ":
                 end += r"\S++"

@@ -32,7 +32,7 @@ class Enveloped:
 
 LogFormat = LineFormat | FieldsFormat | Enveloped
 
-FORMATS: Final[dict[str, Body]] = {
+LOG_FORMATS: Final[dict[str, Body]] = {
     **SERVER_FORMATS,
     **FIELDS_FORMATS,
     **TEMPLATE_FORMATS,
@@ -45,7 +45,7 @@ _ENVELOPE: Final = re.compile(rf"\s*({'|'.join(ENVELOPES)})\+")
 
 
 def log_format(text: str) -> LogFormat:
-    """Return the format for a name of FORMATS or a text: one of nginx or Apache httpd as in their configuration files,
+    """Return the format for a name of LOG_FORMATS or a text: one of nginx or Apache httpd as in their configuration files,
     `json PART=PATH ...`, `logfmt PART=KEY ...`, `pattern:TEXT with {FIELDS}`, or the `#Fields:` line of a file. Names of
     ENVELOPES may stand before it, with a `+` after each. FormatProblem."""
     envelopes: list[Envelope] = []
@@ -64,8 +64,8 @@ def log_format(text: str) -> LogFormat:
 
 
 def _body(text: str, *, has_time: bool) -> Body:
-    if text in FORMATS:
-        return FORMATS[text]
+    if text in LOG_FORMATS:
+        return LOG_FORMATS[text]
     if text.startswith(templates.BEGINNING):
         return template(text.removeprefix(templates.BEGINNING), has_time=has_time)
     if text.startswith(w3c.BEGINNING):
@@ -75,4 +75,4 @@ def _body(text: str, *, has_time: bool) -> Body:
         return named_fields.of_fields(Syntax(syntax[1]), text[syntax.end() :], has_time=has_time)
     if text.strip() in ENVELOPES:
         raise FormatProblem(f"{text.strip()} is around lines of a format: write {text.strip()}+FORMAT")
-    return of_configuration(text, tuple(FORMATS), has_time=has_time)
+    return of_configuration(text, tuple(LOG_FORMATS), has_time=has_time)

@@ -17,8 +17,8 @@ from kafkacompat.pipeline.formats.patterns import (
     START,
     Escapes,
     FormatProblem,
-    Kind,
     LineFormat,
+    PartKind,
     Step,
     Time,
     Token,
@@ -30,7 +30,7 @@ from kafkacompat.pipeline.formats.patterns import (
 AUTO: Final = "auto"
 """The name of the format that accepts common, combined and vhost_combined lines, and keeps the rest of such lines."""
 
-_JOINED: Final = (Kind.WORD, Kind.TEXT, Kind.OTHER)
+_JOINED: Final = (PartKind.WORD, PartKind.TEXT, PartKind.OTHER)
 _NGINX_PARTS: Final = {
     "remote_addr": "client",
     "remote_user": "user",
@@ -87,17 +87,17 @@ _NGINX_TEXT_NAMES: Final = (
     *("request_filename", "request_uri", "ssl_client_i_dn", "ssl_client_s_dn", "uri"),
 )
 _NGINX_KINDS: Final = {
-    **dict.fromkeys(_NGINX_WORDS, Kind.WORD),
-    **dict.fromkeys(_NGINX_TEXT_NAMES, Kind.TEXT),
-    "time_local": Kind.LOCAL,
-    "time_iso8601": Kind.ISO,
-    "msec": Kind.SECONDS,
-    "status": Kind.STATUS,
-    "body_bytes_sent": Kind.SIZE,
-    "bytes_sent": Kind.SIZE,
-    "remote_port": Kind.PORT,
-    "server_port": Kind.PORT,
-    "proxy_add_x_forwarded_for": Kind.LIST,
+    **dict.fromkeys(_NGINX_WORDS, PartKind.WORD),
+    **dict.fromkeys(_NGINX_TEXT_NAMES, PartKind.TEXT),
+    "time_local": PartKind.LOCAL,
+    "time_iso8601": PartKind.ISO,
+    "msec": PartKind.SECONDS,
+    "status": PartKind.STATUS,
+    "body_bytes_sent": PartKind.SIZE,
+    "bytes_sent": PartKind.SIZE,
+    "remote_port": PartKind.PORT,
+    "server_port": PartKind.PORT,
+    "proxy_add_x_forwarded_for": PartKind.LIST,
 }
 _NGINX_TEXTS: Final = (
     "http_",
@@ -138,20 +138,20 @@ _APACHE_PARTS: Final = {
     "{usec}t": "time",
 }
 _APACHE_KINDS: Final = {
-    "t": Kind.LOCAL,
-    "{sec}t": Kind.SECONDS,
-    "{msec}t": Kind.MILLISECONDS,
-    "{usec}t": Kind.MICROSECONDS,
-    "s": Kind.STATUS,
-    "b": Kind.SIZE,
-    "B": Kind.SIZE,
-    "O": Kind.SIZE,
-    "p": Kind.PORT,
-} | dict.fromkeys("ahlmvADHIKLPRSTVXk", Kind.WORD)
+    "t": PartKind.LOCAL,
+    "{sec}t": PartKind.SECONDS,
+    "{msec}t": PartKind.MILLISECONDS,
+    "{usec}t": PartKind.MICROSECONDS,
+    "s": PartKind.STATUS,
+    "b": PartKind.SIZE,
+    "B": PartKind.SIZE,
+    "O": PartKind.SIZE,
+    "p": PartKind.PORT,
+} | dict.fromkeys("ahlmvADHIKLPRSTVXk", PartKind.WORD)
 _STRFTIME: Final = {
-    "%d/%b/%Y:%H:%M:%S %z": Kind.LOCAL,
-    "%Y-%m-%dT%H:%M:%S%z": Kind.ISO,
-    "%Y-%m-%d %H:%M:%S%z": Kind.ISO,
+    "%d/%b/%Y:%H:%M:%S %z": PartKind.LOCAL,
+    "%Y-%m-%dT%H:%M:%S%z": PartKind.ISO,
+    "%Y-%m-%d %H:%M:%S%z": PartKind.ISO,
 }
 """The formats of time that can be read, with %F, %T and %e written out."""
 
@@ -254,9 +254,9 @@ def _tokens(text: str, is_nginx: bool, names: Sequence[str] = ()) -> list[Token]
 def _nginx_token(name: str) -> Token:
     kind = _NGINX_KINDS.get(name)
     if kind is None:
-        kind = Kind.LIST if name.startswith("upstream_") else Kind.OTHER
-        if name.startswith(_NGINX_TEXTS) or (kind is Kind.OTHER and name.endswith(_NGINX_TEXT_ENDS)):
-            kind = Kind.TEXT
+        kind = PartKind.LIST if name.startswith("upstream_") else PartKind.OTHER
+        if name.startswith(_NGINX_TEXTS) or (kind is PartKind.OTHER and name.endswith(_NGINX_TEXT_ENDS)):
+            kind = PartKind.TEXT
     return Token(f"${name}", _NGINX_PARTS.get(name, name), kind)
 
 
@@ -272,9 +272,9 @@ def _apache_token(found: re.Match[str]) -> Token:
                 "%{%FT%T%z}t"
             )
         return Token(found[0], "time", _STRFTIME[written])
-    kind = _APACHE_KINDS.get(lower + letter, Kind.TEXT)
-    if argument and kind is Kind.TEXT and letter in "aapPT":
-        kind = Kind.WORD
+    kind = _APACHE_KINDS.get(lower + letter, PartKind.TEXT)
+    if argument and kind is PartKind.TEXT and letter in "aapPT":
+        kind = PartKind.WORD
     return Token(found[0], _APACHE_PARTS.get(lower + letter, name), kind)
 
 
@@ -286,7 +286,7 @@ def _joined(tokens: Sequence[Token]) -> list[Token]:
         if last is not None and last.kind in _JOINED and token.kind in _JOINED:
             is_path = last.text.startswith(_PATH_BEGINS) and token.text in _PATH_GOES_ON
             text = last.text + token.text
-            joined[-1] = Token(text, "path" if is_path else text.lstrip(MARKS), Kind.TEXT)
+            joined[-1] = Token(text, "path" if is_path else text.lstrip(MARKS), PartKind.TEXT)
         else:
             joined.append(token)
     return joined
@@ -302,7 +302,7 @@ def _automatic() -> LineFormat:
     patterns = [field_patterns(common, number, common[number].text == "%r", True) for number in fields]
     names = ("client", "ident", "user", "time", "request", "status", "bytes")
     before = ("", " ", " ", " [", '] "', '" ', " ")
-    kinds = [common[number].kind or Kind.TEXT for number in fields]
+    kinds = [common[number].kind or PartKind.TEXT for number in fields]
     steps = [
         Step(text, name, pattern, kind.value, reached)
         for text, name, (pattern, reached), kind in zip(before, names, patterns, kinds, strict=True)

@@ -11,8 +11,8 @@ from typing import Final
 from kafkacompat.pipeline.formats.patterns import (
     FORMAT_CHARACTERS_MAX,
     FormatProblem,
-    Kind,
     LineFormat,
+    PartKind,
     Token,
     compiled,
 )
@@ -21,37 +21,37 @@ BEGINNING: Final = "pattern:"
 """How the text of a pattern of one's own begins."""
 
 KINDS: Final = {
-    "word": Kind.WORD,
-    "text": Kind.TEXT,
-    "list": Kind.LIST,
-    "status": Kind.STATUS,
-    "size": Kind.SIZE,
-    "port": Kind.PORT,
-    "local": Kind.LOCAL,
-    "iso": Kind.ISO,
-    "utc": Kind.UTC,
-    "seconds": Kind.SECONDS,
-    "milliseconds": Kind.MILLISECONDS,
-    "microseconds": Kind.MICROSECONDS,
+    "word": PartKind.WORD,
+    "text": PartKind.TEXT,
+    "list": PartKind.LIST,
+    "status": PartKind.STATUS,
+    "size": PartKind.SIZE,
+    "port": PartKind.PORT,
+    "local": PartKind.LOCAL,
+    "iso": PartKind.ISO,
+    "utc": PartKind.UTC,
+    "seconds": PartKind.SECONDS,
+    "milliseconds": PartKind.MILLISECONDS,
+    "microseconds": PartKind.MICROSECONDS,
 }
 """The kinds of fields in a pattern of one's own, by name."""
 
 _TIMES: Final = ("local", "iso", "utc", "seconds", "milliseconds", "microseconds")
 _OWN_KINDS: Final = KINDS | {
-    "unzoned": Kind.UNZONED,
-    "maybe_status": Kind.MAYBE_STATUS,
-    "growing_size": Kind.GROWING_SIZE,
-    "padded": Kind.PADDED,
-    "captures": Kind.CAPTURES,
+    "unzoned": PartKind.UNZONED,
+    "maybe_status": PartKind.MAYBE_STATUS,
+    "growing_size": PartKind.GROWING_SIZE,
+    "padded": PartKind.PADDED,
+    "captures": PartKind.CAPTURES,
 }
 _USUAL_KINDS: Final = {
-    "status": Kind.STATUS,
-    "bytes": Kind.SIZE,
-    "request": Kind.TEXT,
-    "path": Kind.TEXT,
-    "referrer": Kind.TEXT,
-    "user_agent": Kind.TEXT,
-    "user": Kind.TEXT,
+    "status": PartKind.STATUS,
+    "bytes": PartKind.SIZE,
+    "request": PartKind.TEXT,
+    "path": PartKind.TEXT,
+    "referrer": PartKind.TEXT,
+    "user_agent": PartKind.TEXT,
+    "user": PartKind.TEXT,
 }
 """The kinds of parts for which the template names none. All others are words."""
 
@@ -63,7 +63,7 @@ def template(
     text: str,
     escape: str = "default",
     *,
-    kinds: dict[str, Kind] = KINDS,
+    kinds: dict[str, PartKind] = KINDS,
     has_time: bool = False,
     goes_on: bool = False,
 ) -> LineFormat:
@@ -98,7 +98,7 @@ def template(
     return compiled(tokens, escape, has_time=has_time, goes_on=goes_on)
 
 
-def _token(text: str, kinds: dict[str, Kind]) -> Token:
+def _token(text: str, kinds: dict[str, PartKind]) -> Token:
     found = _FIELD.fullmatch(text)
     if found is None:
         raise FormatProblem(f"{{{text}}} is not {{NAME}} or {{NAME:KIND}}")
@@ -107,7 +107,7 @@ def _token(text: str, kinds: dict[str, Kind]) -> Token:
         raise FormatProblem(f"{{time}} needs a kind: one of {', '.join(_TIMES)}")
     if kind is not None and kind not in kinds:
         raise FormatProblem(f"{{{text}}}: the kind {kind} is none of {', '.join(KINDS)}")
-    return Token(name, name, kinds[kind] if kind is not None else _USUAL_KINDS.get(name, Kind.WORD))
+    return Token(name, name, kinds[kind] if kind is not None else _USUAL_KINDS.get(name, PartKind.WORD))
 
 
 _HAPROXY: Final = (

@@ -15,8 +15,8 @@ from kafkacompat.pipeline.formats.patterns import (
     FORMAT_CHARACTERS_MAX,
     MALFORMED_LINE,
     FormatProblem,
-    Kind,
     LineFormat,
+    PartKind,
     Time,
     Token,
     compiled,
@@ -39,7 +39,7 @@ _PARTS: Final = {
 }
 _HOSTS: Final = ("x-host-header", "cs-host", "cs(Host)")
 """The fields with the host that the client asked for. CloudFront's cs(Host) is the name of the distribution."""
-_KINDS: Final = {"sc-status": Kind.MAYBE_STATUS, "sc-bytes": Kind.SIZE}
+_KINDS: Final = {"sc-status": PartKind.MAYBE_STATUS, "sc-bytes": PartKind.SIZE}
 _QUERY: Final = "cs-uri-query"
 
 OTHER_FIELDS: Final = f"{MALFORMED_LINE}: its fields are not those of the format: give this line as the format, from #Fields: on"
@@ -79,12 +79,12 @@ def of_fields(text: str, *, has_time: bool = False) -> LineFormat:
         if tokens:
             tokens.append(Token(separator))
         if name == "date" and names[number + 1 : number + 2] == ["time"]:
-            tokens.append(Token("date time", "time", Kind.UTC))
+            tokens.append(Token("date time", "time", PartKind.UTC))
         elif name in ("date", "time"):
             raise FormatProblem("date and time must stand side by side, in this order")
         else:
             part = "virtual_host" if name == host else _PARTS.get(name, name)
-            tokens.append(Token(name, part, _KINDS.get(name, Kind.TOKEN)))
+            tokens.append(Token(name, part, _KINDS.get(name, PartKind.TOKEN)))
     query = _QUERY if _QUERY in names and "cs-uri-stem" in names else None
     return compiled(
         tokens,

@@ -23,7 +23,7 @@ JOBS_MAX: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Decoder:
+class SchemaDecoder:
     """What a worker needs: the topics with their formats, the fields of the job, and the registry."""
 
     formats: tuple[tuple[str, Format], ...]
@@ -61,7 +61,7 @@ def _schemas(registry: RegistrySettings) -> Schemas:
 
 
 @lru_cache(JOBS_MAX)
-def _readers(decoder: Decoder) -> dict[str, tuple[EventReader, list[int | None]]]:
+def _readers(decoder: SchemaDecoder) -> dict[str, tuple[EventReader, list[int | None]]]:
     """Return for each topic its reader, and for each field of the job its place in what the reader returns."""
     schemas = _schemas(decoder.registry)
     readers = {}

@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from kafkacompat.pipeline.fields import Field, Kind
-from kafkacompat.pipeline.jobs.schema_records import REASON, Decoder
+from kafkacompat.pipeline.jobs.schema_records import REASON, SchemaDecoder
 from kafkacompat.pipeline.topics import OVERSIZED, RECORD_BYTES_MAX
 
 REJECTED_TEXT_CHARACTERS_MAX: Final = 2048
@@ -115,7 +115,9 @@ ENVELOPE_KEPT: Final = (
 text `line`."""
 
 
-def validate_json(records: DataFrame, fields: Sequence[Field], decoder: Decoder | None = None) -> DataFrame:
+def validate_json(
+    records: DataFrame, fields: Sequence[Field], decoder: SchemaDecoder | None = None
+) -> DataFrame:
     """Parse records with JSON objects into ENVELOPE_KEPT, the fields as typed columns, and `reason`, which is null for
     valid events. decoder: reads the records of its topics, which have another format.
 
@@ -163,7 +165,7 @@ def validate_json(records: DataFrame, fields: Sequence[Field], decoder: Decoder 
     return validated.select(*ENVELOPE_KEPT, *(field.name for field in fields), final)
 
 
-def _column(field: Field, is_json: Column, decoder: Decoder | None) -> Column:
+def _column(field: Field, is_json: Column, decoder: SchemaDecoder | None) -> Column:
     typed = F.col("typed")[field.name]
     if decoder is not None:
         typed = F.when(is_json, typed).otherwise(F.col("decoded")[field.name])

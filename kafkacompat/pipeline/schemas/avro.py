@@ -17,7 +17,7 @@ from uuid import UUID
 from kafkacompat.pipeline.fields import Kind
 from kafkacompat.pipeline.formats.named_fields import Place
 from kafkacompat.pipeline.schemas.client import SchemaText
-from kafkacompat.pipeline.schemas.wire_format import HEAD_BYTES, Malformed, Unshown
+from kafkacompat.pipeline.schemas.wire_format import HEAD_BYTES, Malformed, NotRead, Unshown
 
 MALFORMED_AVRO: Final = "malformed Avro"
 EPOCH: Final = datetime.datetime(1970, 1, 1)
@@ -69,7 +69,7 @@ _MALFORMED: Final = (
 """What fastavro raises for bytes that the schema has not written. UnicodeDecodeError is a ValueError."""
 
 
-class Unusable(ValueError):
+class Unusable(NotRead):
     """A schema by which no record is read. The message says why."""
 
 

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from kafkacompat.config import ConfigError, load_properties, resolved
 from kafkacompat.pipeline.failure import PipelineFailed
+from kafkacompat.pipeline.schemas.wire_format import NotRead
 from kafkacompat.security.http_fetch import Bounds, FetchFailed, HttpAddress, fetch, http_address
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ REFUSED: Final = (401, 403)
 ABSENT: Final = 404
 
 
-class UnknownSchema(Exception):
+class UnknownSchema(NotRead):
     """The registry has no such schema. The message says which."""
 
 

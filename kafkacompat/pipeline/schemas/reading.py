@@ -15,7 +15,7 @@ from kafkacompat.pipeline.formats.named_fields import Place
 from kafkacompat.pipeline.schemas.avro import AvroSchema, Unusable
 from kafkacompat.pipeline.schemas.client import SchemaText, UnknownSchema
 from kafkacompat.pipeline.schemas.protobuf import ProtobufFile, ProtobufMessage
-from kafkacompat.pipeline.schemas.wire_format import Malformed, message_indexes, schema_id
+from kafkacompat.pipeline.schemas.wire_format import Malformed, NotRead, message_indexes, schema_id
 
 SCHEMAS_MAX: Final = 1000
 """Maximum number of schemas that a process keeps."""
@@ -163,7 +163,7 @@ class EventReader:
         """Return the reason why it is no event, or None, and the values of the fields. Bounds are not checked."""
         try:
             record = self._schemas.read(self._format, value)
-        except Malformed as problem:
+        except NotRead as problem:
             return str(problem), self._nothing
         reason, present = self._judge(record)
         if reason is not None:

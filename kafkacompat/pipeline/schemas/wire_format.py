@@ -16,12 +16,22 @@ _VARINT_BYTES_MAX: Final = 5
 MALFORMED_RECORD: Final = "malformed record"
 
 
-class Malformed(ValueError):
-    """A record that is no event, whatever the schema. The message is the reason."""
+class NotRead(ValueError):
+    """A record that is not read, or not shown. The message is the reason. The jobs, `pipeline try` and the console catch it:
+    whatever else is wrong with one record or its schema is a class of it. What is wrong with the registry itself is
+    PipelineFailed."""
+
+    told = "the record is refused"
 
 
-class Unshown(ValueError):
-    """A record that is read, and is not shown as JSON. The message is the reason."""
+class Malformed(NotRead):
+    """A record that is no event, whatever the schema."""
+
+
+class Unshown(NotRead):
+    """A record that is read, and is not shown as JSON."""
+
+    told = "the record is read, and not shown"
 
 
 def schema_id(value: bytes) -> int:

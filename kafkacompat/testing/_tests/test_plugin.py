@@ -8,10 +8,11 @@ import subprocess
 import sys
 from inspect import signature
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from kafkacompat.testing.kafka import Kafka
+from kafkacompat.testing.kafka import Kafka, KafkaCluster
 from kafkacompat.testing.plugin import ARGUMENTS, Asked
 
 
@@ -299,3 +300,20 @@ def test_a_marker_has_each_argument_of_a_kafka() -> None:
     of_kafka = set(signature(Kafka.__init__).parameters) - {"self"}
     assert set(ARGUMENTS) == of_kafka | {"scope"}
     assert Asked().of_kafka(1).keys() == of_kafka
+
+
+def test_a_fork_and_a_cluster_have_each_argument_of_a_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fork, and the process of a Kafka, are made with `_arguments`: what it lacks would be lost there."""
+    of_kafka = set(signature(Kafka.__init__).parameters) - {"self"}
+    # The class says whether it has a process, and `secure` is the security with its users.
+    kafka = Kafka()
+    assert kafka._arguments().keys() == of_kafka - {"process", "users"}
+    kafka.stop()
+    of_cluster = {name: f"the {name}" for name in signature(KafkaCluster).parameters}
+    assert of_cluster.keys() == of_kafka
+
+    def made(settings: Any, **named: Any) -> dict[str, Any]:
+        return {"settings": settings, **named}
+
+    monkeypatch.setattr("kafkacompat.testing.kafka.Kafka", made)
+    assert KafkaCluster(**of_cluster) == of_cluster  # type: ignore[arg-type]
