@@ -21,6 +21,7 @@ from kafkacompat.pipeline.jobs.schema_records import SchemaDecoder
 from kafkacompat.pipeline.jobs.validation import (
     date_of,
     deduplicate,
+    nullable,
     rejected,
     valid_events,
     validate_json,
@@ -280,6 +281,7 @@ class Job:
             self._require(rows, sink, wanted)
             if sink.key:
                 rows = with_event_id(sink.name, rows, sink.key)
+            rows = nullable(rows)
             return rows.repartition(1) if sink.is_one_file else rows
 
         return build

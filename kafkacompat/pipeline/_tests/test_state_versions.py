@@ -31,7 +31,7 @@ def plain(events: DataFrame, options: RunOptions) -> DataFrame:
 
 
 def more_columns(events: DataFrame, options: RunOptions) -> DataFrame:
-    return plain(events, options).withColumn("euros", F.col("cents") / 100)
+    return plain(events, options).withColumn("euros", F.col("cents") / 100).withColumn("shop", F.lit("web"))
 
 
 def sums(events: DataFrame, options: RunOptions) -> DataFrame:
@@ -117,8 +117,8 @@ def test_a_column_of_events_can_be_added(run: Run) -> None:
     each = Table("orders/one", plain)
     assert run(each) is None
     assert run(replace(each, rows=more_columns)) is None
-    found = sorted((row["cents"], row["euros"] is None) for row in run.rows())
-    assert found == [(number, is_old) for number in range(4) for is_old in (False, True)]
+    found = sorted(((row["cents"], row["euros"] is None, row["shop"]) for row in run.rows()), key=str)
+    assert found == [(n, is_old, None if is_old else "web") for n in range(4) for is_old in (False, True)]
 
 
 def test_what_stands_before_and_behind_a_state_can_be_changed(run: Run) -> None:

@@ -308,6 +308,18 @@ def deduplicate(events: DataFrame, watermark_s: int, time: str = "event_time") -
     return events.withWatermark(time, f"{watermark_s} seconds").dropDuplicatesWithinWatermark(["event_id"])
 
 
+def nullable(rows: DataFrame) -> DataFrame:
+    """Return the rows with columns that may be null. In Parquet, a column that may not be null cannot be read beside older files
+    without it. Spark's optimizer takes the condition away again."""
+    made = [(each, F.col(f"`{each.name}`")) for each in rows.schema]
+    return rows.select(
+        *(
+            column if each.nullable else F.when(column.isNotNull(), column).alias(each.name)
+            for each, column in made
+        )
+    )
+
+
 def with_window_bounds(frame: DataFrame) -> DataFrame:
     """Replace the column `window` by window_start_ms and window_end_ms."""
     return (
