@@ -8,7 +8,8 @@ because a socket that accepts more is always ready.
 - Under load the loop's thread stays here for a while. If requests follow each other closely, as the last few did, it
   polls repeatedly for SPIN_S, because waking a sleeping core costs more than a small request. Polling has to pay: it is left
   while it is in vain too often.
-- In trio's place it then waits in the kernel until a connection or the loop has something to do.
+- In trio's place it then waits in the kernel until a connection or the loop has something to do. Of several pollers one waits
+  there, and lets the others serve.
 - With trio it waits in the kernel for at most LINGER_S, also if requests are further apart, and does not go through the loop. After
   a longer pause it does neither. If the last requests before the pause came one soon after the other, it does wait in the kernel,
   because those after it may come so too.
@@ -28,7 +29,7 @@ from typing import Protocol
 
 import trio
 
-from kafkacompat.net.loop_wait import Guest, LoopWait, descriptor_of_the_loop
+from kafkacompat.net.loop_wait import Guest, LoopWait, WaitsInPlace, descriptor_of_the_loop
 
 SPIN_S = 0.00006
 LINGER_S = 0.0002
@@ -159,6 +160,41 @@ class SelectorSet:
         self._selector.close()
 
 
+class _Nested:
+    """The wait of a poller's task while another poller waits in the loop's place, and lets it serve."""
+
+    __slots__ = ("_fd", "_owner", "_poller", "_task")
+
+    def __init__(self, poller: Poller, owner: WaitsInPlace, fd: int) -> None:
+        """`fd`: the poller's set."""
+        self._poller = poller
+        self._owner = owner
+        self._fd = fd
+        self._task: trio.lowlevel.Task | None = None
+
+    async def until_dismissed(self) -> None:
+        """Raises OSError if the system cannot add a set to the other one."""
+        self._owner.add_guest(self._fd, self)
+        self._task = trio.lowlevel.current_task()
+        await trio.lowlevel.wait_task_rescheduled(self._give_up)
+
+    def readable(self) -> None:
+        self._poller.serve()  # what it leaves without a turn is still ready
+
+    def writable(self) -> None:
+        """Nothing is written to a set."""
+
+    def dismissed(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            trio.lowlevel.reschedule(task)
+
+    def _give_up(self, _raise_cancel: Callable[[], None]) -> trio.lowlevel.Abort:
+        self._task = None
+        self._owner.remove(self._fd)
+        return trio.lowlevel.Abort.SUCCEEDED
+
+
 class Poller:
     """Call `run` in its own task, and `close` when no connection is left."""
 
@@ -168,6 +204,7 @@ class Poller:
         "_guests",
         "_has_removed",
         "_in_place",
+        "_is_guest",
         "_last_end_s",
         "_left",
         "_lingering_paid",
@@ -209,6 +246,8 @@ class Poller:
         self._guests: dict[int, Guest] = {}
         self._in_place: LoopWait | None = None
         """Set while it waits in the loop's place."""
+        self._is_guest = False
+        """The poller that waits in the loop's place lets it serve."""
 
     def add(self, fd: int, reader: Reader, events: int) -> None:
         """Call the method for each of `events` whenever the socket is ready for it."""
@@ -238,6 +277,16 @@ class Poller:
         if self._wait is not None:
             await self._run_in_place(self._wait)
         while True:
+            owner = None if self._wait is None else self._wait.owner
+            if owner is not None:
+                self._is_guest = True
+                try:
+                    await _Nested(self, owner, self._set.fileno()).until_dismissed()
+                    continue
+                except OSError as error:
+                    _log.warning("the loop wakes for each request, a set cannot be waited for: %s", error)
+                finally:
+                    self._is_guest = False
             await trio.lowlevel.wait_readable(self._set.fileno())
             while self.serve():
                 # Sleeping before the next request comes would cost more than the loop's turn.
@@ -280,6 +329,7 @@ class Poller:
             in_place.rest.began_s = began_s
         lingers = (
             in_place is None
+            and not self._is_guest
             and self._may_linger
             and (self._lingering_paid or began_s - self._last_end_s < LINGER_S)
         )
