@@ -146,7 +146,7 @@ SHARE_GROUP_MUTANTS: tuple[Plant, ...] = (
     a_range_of_dead_letters_is_finished_after_its_first_batch,
 )
 SHARE_GROUP_MUTANTS_SEEN_AT: dict[str, SeenAt] = {
-    "deposed_leaders_are_not_fenced": (32, 7, 28),
+    "deposed_leaders_are_not_fenced": (38, 32, 7, 28),
     "locks_do_not_end": (0, 6),
     "states_are_read_before_they_are_loaded": (27, 2),
 }
