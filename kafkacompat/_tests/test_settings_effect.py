@@ -29,15 +29,31 @@ def sources() -> str:
     )
 
 
+@cache
+def constants() -> dict[str, str]:
+    """By setting, the name that a module which does not read it gives to it."""
+    texts = ((ROOT / path).read_text("utf-8") for path in sorted(NOT_READING))
+    return {
+        setting: constant
+        for text in texts
+        for constant, setting in re.findall(
+            r'^([A-Z][A-Z_]*)(?:: Final)? = "([a-z0-9.]+)"', text, re.MULTILINE
+        )
+    }
+
+
+def is_named(name: str) -> bool:
+    """By a module that reads it, itself or by the constant of another module."""
+    constant = constants().get(name)
+    return f'"{name}"' in sources() or (
+        constant is not None and re.search(rf"\b{constant}\b", sources()) is not None
+    )
+
+
 def topic_setting_is_read(name: str) -> bool:
     field = name.replace(".", "_")
     attribute = {"cleanup_policy": "delete|compact|cleanup_policy"}.get(field, field)
-    asked = f"_topic_setting(image, topic, {name.upper().replace('.', '_')}"
-    return (
-        re.search(rf"config\.(?:{attribute})\b", sources()) is not None
-        or f'"{name}"' in sources()
-        or asked in sources()
-    )
+    return re.search(rf"config\.(?:{attribute})\b", sources()) is not None or is_named(name)
 
 
 def is_bound_of_a_group_setting(name: str) -> bool:
@@ -55,9 +71,9 @@ def broker_setting_is_read(name: str) -> bool:
     """Also as what a group has without a setting of its own."""
     of_groups = name.removeprefix("group.")
     return (
-        f'"{name}"' in sources()
+        is_named(name)
         or is_bound_of_a_group_setting(name)
-        or (of_groups != name and of_groups in group_keys() and f'"{of_groups}"' in sources())
+        or (of_groups != name and of_groups in group_keys() and is_named(of_groups))
         or is_read_for_each_kind_of_group(of_groups)
         or any(
             topic_setting_is_read(topic)
