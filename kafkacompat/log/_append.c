@@ -18,11 +18,11 @@
 #define LOG_OVERHEAD 12
 
 enum {
-    LOG_END_OFFSET, LOG_SEGMENTS, LOG_STATE, LOG_EPOCHS, LOG_LATEST_EPOCH, LOG_ROLL_AFTER_MS, LOG_SEGMENT_BYTES,
-    LOG_INDEXES_FULL_FROM,
+    LOG_END_OFFSET, LOG_SEGMENTS, LOG_STATE, LOG_EPOCHS, LOG_LATEST_EPOCH, LOG_BOUNDED, LOG_ROOM,
+    LOG_LATEST_MS, LOG_LAST_OFFSET,
     LIST_ITEMS,
     EPOCHS_CHANGED,
-    SEGMENT_FILE, SEGMENT_LEFT_BYTES, SEGMENT_BASE_OFFSET, SEGMENT_SIZE, SEGMENT_ROLLING_MS, SEGMENT_SINCE_ENTRY,
+    SEGMENT_FILE, SEGMENT_LEFT_BYTES, SEGMENT_BASE_OFFSET, SEGMENT_SIZE, SEGMENT_SINCE_ENTRY,
     SEGMENT_INTERVAL, SEGMENT_MAX_MS, SEGMENT_MAX_OFFSET, SEGMENT_INDEXES, SEGMENT_TAIL_OFFSETS, SEGMENT_TAIL_POSITIONS,
     INDEXES_PAIR,
     INDEX_TAIL, INDEX_TAIL_AT, INDEX_SIZE, INDEX_BASE_OFFSET,
@@ -39,11 +39,11 @@ static const struct {
     const char *name;
 } slot_names[SLOTS] = {
     {LOG, "log_end_offset"}, {LOG, "_segments"}, {LOG, "_state"}, {LOG, "_epochs"}, {LOG, "_latest_epoch"},
-    {LOG, "_roll_after_ms"}, {LOG, "_segment_bytes"}, {LOG, "_indexes_full_from"},
+    {LOG, "_bounded"}, {LOG, "_room"}, {LOG, "_latest_ms"}, {LOG, "_last_offset"},
     {LIST, "items"},
     {EPOCHS, "changed"},
     {SEGMENT, "_file"}, {SEGMENT, "_may_have_left_bytes"}, {SEGMENT, "base_offset"}, {SEGMENT, "size"},
-    {SEGMENT, "rolling_timestamp_ms"}, {SEGMENT, "bytes_since_index_entry"}, {SEGMENT, "index_interval_bytes"},
+    {SEGMENT, "bytes_since_index_entry"}, {SEGMENT, "index_interval_bytes"},
     {SEGMENT, "max_timestamp_ms"}, {SEGMENT, "max_timestamp_offset"}, {SEGMENT, "indexes"}, {SEGMENT, "_tail_offsets"},
     {SEGMENT, "_tail_positions"},
     {INDEXES, "_pair"},
@@ -134,20 +134,21 @@ static int
 fits(Append *append, int64_t leader_epoch)
 {
     PyObject *log = append->log;
-    int64_t began, roll_after, segment_bytes, full_from, latest_epoch, passed;
+    int64_t room, latest_ms, last_offset, latest_epoch;
     PyObject *items = found(found(log, LOG_SEGMENTS), LIST_ITEMS);
     if (items == NULL || !PyList_CheckExact(items) || PyList_GET_SIZE(items) == 0)
         return 0;
     PyObject *segment = append->segment = PyList_GET_ITEM(items, PyList_GET_SIZE(items) - 1);
-    if (!number(log, LOG_END_OFFSET, &append->first_offset) || !number(log, LOG_ROLL_AFTER_MS, &roll_after)
-        || !number(log, LOG_SEGMENT_BYTES, &segment_bytes) || !number(log, LOG_INDEXES_FULL_FROM, &full_from)
-        || !number(log, LOG_LATEST_EPOCH, &latest_epoch) || !number(segment, SEGMENT_ROLLING_MS, &began)
+    if (!number(log, LOG_END_OFFSET, &append->first_offset) || !number(log, LOG_ROOM, &room)
+        || !number(log, LOG_LATEST_MS, &latest_ms) || !number(log, LOG_LAST_OFFSET, &last_offset)
+        || !number(log, LOG_LATEST_EPOCH, &latest_epoch) || found(log, LOG_BOUNDED) != segment
         || !number(segment, SEGMENT_SIZE, &append->position) || !number(segment, SEGMENT_BASE_OFFSET, &append->base_offset)
         || found(found(log, LOG_EPOCHS), EPOCHS_CHANGED) != Py_False)
         return 0;
-    return !__builtin_add_overflow(append->first_offset, append->count, &append->end) && began >= 0 && !__builtin_sub_overflow(append->timestamp_ms, began, &passed) && passed <= roll_after
-           && append->position > 0 && append->position <= segment_bytes - append->size && append->position <= full_from
-           && append->position <= MAX_INT32 && append->end - append->base_offset <= MAX_INT32 && leader_epoch == latest_epoch;
+    return !__builtin_add_overflow(append->first_offset, append->count, &append->end) && append->timestamp_ms <= latest_ms
+           && append->position > 0 && append->position <= room - append->size && append->position <= MAX_INT32
+           && append->end <= last_offset && append->base_offset >= 0 && append->end - append->base_offset <= MAX_INT32
+           && leader_epoch == latest_epoch;
 }
 
 static int

@@ -149,15 +149,19 @@ class UnifiedLog:
     raises OSError leaves the log unchanged."""
 
     __slots__ = (
+        "_bounded",
         "_config",
         "_disk",
         "_epochs",
         "_has_remote_storage",
         "_indexes_full_from",
+        "_last_offset",
         "_latest_epoch",
+        "_latest_ms",
         "_randrange",
         "_roll_after_ms",
         "_rolled",
+        "_room",
         "_segment_bytes",
         "_segments",
         "_snapshots",
@@ -252,6 +256,10 @@ class UnifiedLog:
 
     def _take_config(self, config: LogConfig) -> None:
         self._config = config
+        self._bounded: LogSegment | None = None
+        """The segment that takes a batch without a closer look (`_segment_for`) if it has `_room` for it, and the batch is neither
+        later than `_latest_ms` nor beyond `_last_offset`. None: no segment does."""
+        self._room = self._last_offset = self._latest_ms = 0
         self._segment_bytes = config.internal_segment_bytes or config.segment_bytes
         # An index gets at most one entry per index.interval.bytes. Below this segment size the index cannot be full,
         # so it is not checked.
@@ -393,14 +401,11 @@ class UnifiedLog:
             self._begin_epoch(leader_epoch, first_offset)
         timestamp_ms = batch.max_timestamp_ms
         segment = self._segments.items[-1]
-        began = segment.rolling_timestamp_ms
         if (
-            began is None
-            or began < 0
-            or timestamp_ms - began > self._roll_after_ms
-            or segment.size > self._segment_bytes - size
-            or segment.size > self._indexes_full_from
-            or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
+            segment is not self._bounded
+            or not 0 < segment.size <= self._room - size
+            or timestamp_ms > self._latest_ms
+            or last_offset > self._last_offset
         ):
             segment = self._segment_for(size, timestamp_ms, first_offset, last_offset, now_ms)
         if marker is not None:
@@ -437,14 +442,11 @@ class UnifiedLog:
         first_offset = self.log_end_offset
         end = first_offset + record_count
         segment = self._segments.items[-1]
-        began = segment.rolling_timestamp_ms
         if (
-            began is None
-            or began < 0
-            or max_timestamp_ms - began > self._roll_after_ms
-            or segment.size > self._segment_bytes - size
-            or segment.size > self._indexes_full_from
-            or end - segment.base_offset > MAX_RELATIVE_OFFSET
+            segment is not self._bounded
+            or not 0 < segment.size <= self._room - size
+            or max_timestamp_ms > self._latest_ms
+            or end > self._last_offset
             or leader_epoch != self._latest_epoch
             or self._epochs.changed
         ):
@@ -608,12 +610,10 @@ class UnifiedLog:
         segment = self._segment_for(
             first.size, first.max_timestamp_ms, first.base_offset, first.last_offset, first.max_timestamp_ms
         )
-        room = self._segment_bytes - segment.size
+        room, last_offset = self._room - segment.size, self._last_offset
         count, size = 0, 0
         for header in run:
-            if count and (
-                size + header.size > room or header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
-            ):
+            if count and (size + header.size > room or header.last_offset > last_offset):
                 break
             count += 1
             size += header.size
@@ -637,23 +637,33 @@ class UnifiedLog:
     def _segment_for(
         self, size: int, timestamp_ms: int, first_offset: int, last_offset: int, now_ms: int
     ) -> LogSegment:
-        """The active segment, or a new one if Kafka would roll here."""
+        """The active segment, or a new one if Kafka would roll here. Only this decides it: appends do not ask
+        while their batches are within the bounds that are set here."""
         segment = self._segments.items[-1]
-        config = self._config
+        began: int | None = timestamp_ms
         if segment.size:
             began = segment.rolling_timestamp_ms
             if began is None:
                 began = self._began(segment)
             waited = now_ms - segment.created_ms if began is None or began < 0 else timestamp_ms - began
-            if (
+            index_bytes = self._config.segment_index_bytes
+            must_roll = (
                 segment.size > self._segment_bytes - size
                 or waited > self._roll_after_ms
                 or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
-                or (segment.size > self._indexes_full_from and segment.is_full(config.segment_index_bytes))
-            ):
-                return self.roll(first_offset, now_ms)
-        elif last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
-            return self.roll(first_offset, now_ms)
+                or (segment.size > self._indexes_full_from and segment.is_full(index_bytes))
+            )
+        else:
+            must_roll = last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
+        if must_roll:
+            segment, began = self.roll(first_offset, now_ms), timestamp_ms
+        # Each condition above has a bound here.
+        self._room = min(self._segment_bytes, self._indexes_full_from)
+        self._last_offset = segment.base_offset + MAX_RELATIVE_OFFSET
+        self._bounded = None
+        if began is not None and began >= 0:
+            self._latest_ms = min(began + self._roll_after_ms, MAX_OFFSET)
+            self._bounded = segment
         return segment
 
     def _began(self, segment: LogSegment) -> int | None:
@@ -742,6 +752,7 @@ class UnifiedLog:
 
     def _draw_roll_time(self) -> None:
         self._roll_after_ms = roll_after_ms(self._config, self._randrange)
+        self._bounded = None
 
     def set_high_watermark(self, offset: int) -> None:
         if offset > self.log_end_offset:
@@ -917,6 +928,7 @@ class UnifiedLog:
     def _after_truncation(self) -> None:
         self.truncated = True
         self._truncations += 1
+        self._bounded = None  # the segment may be gone, and its file must not stay open
         self.cleaned_to = min(self.cleaned_to, self.log_end_offset)
         self._epochs.truncate_from_end(self.log_end_offset)
         self._latest_epoch = self._epochs.latest_epoch()

@@ -4,11 +4,14 @@ Beside it a log takes the same batches by `append_as_leader` alone. In the end b
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any, NamedTuple
+from weakref import ref
 
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from kafkacompat.config import LogConfig
 from kafkacompat.log._tests.logs import DIRECTORY, NOW_MS, batch_of, config, look_up, open_log
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log._tests.test_append_next import AppendNext, append_next, state
@@ -57,14 +60,12 @@ others = st.one_of(
 
 
 class Replica:
-    """A log and its disk. Without `append_next` it takes the long way."""
+    """A log and its disk. Without `append_next` it takes the long way, and decides at each batch whether to roll."""
 
-    def __init__(self, append_next: AppendNext | None, interval: int) -> None:
+    def __init__(self, append_next: AppendNext | None, settings: dict[str, Any]) -> None:
         self.disk = MemoryDisk()
         self.append_next = append_next
-        self.config = config(
-            segment_bytes=3000, index_interval_bytes=interval, segment_ms=800, segment_jitter_ms=0
-        )
+        self.config = config(**settings)
         self.log = open_log(self.disk, self.config)
         self.short = 0
 
@@ -130,8 +131,56 @@ class Replica:
             if first_offset >= 0:
                 self.short += 1
                 return first_offset
+        else:
+            log._bounded = None
         info = log.append_as_leader(batch, LEADER_EPOCH, NOW_MS)
         return info.first_offset
+
+
+ROLLING: dict[str, st.SearchStrategy[Any]] = {
+    "segment_bytes": st.sampled_from([3000, 3000, 700]),
+    "internal_segment_bytes": st.sampled_from([None, None, 1500]),
+    "segment_ms": st.sampled_from([800, 5000]),
+    "segment_jitter_ms": st.just(0),
+    "segment_index_bytes": st.sampled_from([10 << 20, 10 << 20, 60, 24]),
+    "index_interval_bytes": st.sampled_from([1, 100, 1000]),
+    "cleanup_policy": st.sampled_from([("delete",), ("compact",)]),
+    "max_compaction_lag_ms": st.sampled_from([2**63 - 1, 500]),
+}
+"""The settings on which it depends when a segment is closed."""
+OTHERS = {"mirror_leader_epoch", "remote_storage_enable"}
+"""What else an append reads."""
+
+
+def plain(interval: int) -> dict[str, Any]:
+    return {
+        "segment_bytes": 3000,
+        "index_interval_bytes": interval,
+        "segment_ms": 800,
+        "segment_jitter_ms": 0,
+    }
+
+
+def test_each_setting_that_may_close_a_segment_is_drawn_here() -> None:
+    """The appends look at bounds that are set when a segment begins. With another condition they must still roll at the same
+    batch."""
+    read: set[str] = set()
+
+    class Watched(LogConfig):
+        def __getattribute__(self, name: str) -> Any:
+            read.add(name)
+            return super().__getattribute__(name)
+
+    leader, follower = open_log(MemoryDisk()), open_log(MemoryDisk())
+    # So small an index is looked at for each batch, and all other conditions before it.
+    values = {"segment_bytes": 400, "segment_index_bytes": 24, "cleanup_policy": ("compact",)}
+    leader.config = follower.config = Watched(**values)  # type: ignore[arg-type]
+    for _ in range(9):
+        batch = batch_of([b"v" * 40])
+        leader.append_as_leader(batch, LEADER_EPOCH, NOW_MS)
+        follower.append_as_follower(bytes(batch.buffer), LEADER_EPOCH)
+    assert len(leader.segments) == len(follower.segments) > 2
+    assert read & {each.name for each in fields(LogConfig)} - OTHERS == ROLLING.keys()
 
 
 WRAPPED = [Append(1, NOW_MS, 2, 0, 0, False)] * 20
@@ -144,19 +193,20 @@ CUT = [*FAILED, ("truncate", 5), *WRAPPED, ("release", 0), *FAILED, ("reopen", 0
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.one_of(appends, appends, appends, appends, others), max_size=40),
-    st.sampled_from([1, 100, 1000]),
+    st.fixed_dictionaries(ROLLING),
     st.booleans(),
 )
-@example(WRAPPED, 1, True)
-@example(ACROSS, 100, True)
-@example(LATER, 100, True)
-@example(FAILED, 100, False)
-@example(CUT, 1, False)
+@example(WRAPPED, plain(1), True)
+@example(ACROSS, plain(100), True)
+@example(LATER, plain(100), True)
+@example(FAILED, plain(100), False)
+@example(CUT, plain(1), False)
+@example(WRAPPED, plain(1) | {"segment_index_bytes": 60}, True)
 def test_both_ways_leave_the_same_files(
-    append_next: AppendNext, steps: list[Any], interval: int, looks: bool
+    append_next: AppendNext, steps: list[Any], settings: dict[str, Any], looks: bool
 ) -> None:
     """To look at the state opens the indexes, so it is not always looked at."""
-    replicas = [Replica(append_next, interval), Replica(None, interval)]
+    replicas = [Replica(append_next, settings), Replica(None, settings)]
     for step in steps:
         first, second = [each.do(step) for each in replicas]
         assert first == second
@@ -175,8 +225,17 @@ def test_both_ways_leave_the_same_files(
     assert state(reopened[0]) == state(reopened[1])
 
 
+def test_a_segment_that_is_gone_is_not_kept_open() -> None:
+    log = open_log(MemoryDisk())
+    for _ in range(2):
+        log.append_as_leader(batch_of([b"v"]), LEADER_EPOCH, NOW_MS)
+    gone = ref(log.segments[-1])
+    log.truncate_fully_and_start_at(7, NOW_MS)
+    assert gone() is None
+
+
 def test_most_of_them_go_the_short_way(append_next: AppendNext) -> None:
-    replica = Replica(append_next, 1)
+    replica = Replica(append_next, plain(1))
     for step in CUT:
         replica.do(step)
     assert replica.short > len(CUT) // 2
