@@ -39,6 +39,8 @@ CHARACTERS_A_STEP = 16_000
 """Characters of names per step. Each name is hashed, at some tens of nanoseconds per character."""
 FREED_A_STEP = 5_000
 """Elements per step that are freed. One takes up to half a microsecond."""
+FREED_WITHOUT_STEPS = 100
+"""Elements that are freed as they are."""
 FREED_WITH_ARRAYS_COST = 5
 """The cost of an element that contains arrays."""
 
@@ -203,10 +205,11 @@ def _begun(
         else:
             answer.resolve(value)
         answer.rest()
-        if answer.held:
-            arrays = [value for each in answer.held for value in arrays_of(each)]
+        held, answer.held = answer.held, []
+        # What is small goes with its last user. A task would keep its records for some turns.
+        if not are_few(held):
+            arrays = [value for each in held for value in arrays_of(each)]
             requests.tasks.start(f"freeing a long {name}", _later(freed(arrays)))
-            answer.held = []
 
     answer.task = task = requests.tasks.run(name, handling)
     task.on_done(done)
@@ -226,6 +229,22 @@ def array_names(kind: type) -> tuple[str, ...]:
     return tuple(
         name for name in getattr(kind, "__slots__", ()) if str(annotations.get(name)).startswith("list[")
     )
+
+
+def are_few(messages: list[Any]) -> bool:
+    """Whether the messages' arrays, and the arrays inside them, have few elements together."""
+    left, messages = FREED_WITHOUT_STEPS, messages.copy()
+    while messages:
+        message = messages.pop()
+        for name in array_names(type(message)):
+            items = getattr(message, name)
+            if items:
+                left -= len(items)
+                if left < 0:
+                    return False
+                if array_names(type(items[-1])):
+                    messages += items
+    return True
 
 
 async def _later(work: Work[None]) -> None:

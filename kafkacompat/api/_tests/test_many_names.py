@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from kafkacompat._tests.doubles import HandTime
 from kafkacompat.api import long_requests, produce
 from kafkacompat.api._tests.test_long_requests import in_steps, pausing, stepping_api
 from kafkacompat.api._tests.test_produce import request, results
@@ -14,8 +16,11 @@ from kafkacompat.api.delete_groups import DELETED_A_STEP
 from kafkacompat.api.handler import SLICES_PATIENCE_MS
 from kafkacompat.api.long_requests import (
     FREED_A_STEP,
+    FREED_WITHOUT_STEPS,
     HUGE_REQUEST_BYTES,
     LARGE_REQUESTS_AT_ONCE,
+    RequestTasks,
+    are_few,
     arrays_of,
     freed,
 )
@@ -25,7 +30,7 @@ from kafkacompat.partition._tests.kit import batch_of, topic_image
 from kafkacompat.ports.dispatcher import ConnectionInfo, Pending
 from kafkacompat.records.batch import build_batch
 from kafkacompat.records.record import Record
-from kafkacompat.tasks import Pace, at_once
+from kafkacompat.tasks import Pace, Tasks, at_once
 from kafkacompat.wire.codec_source import STEP_ELEMENTS
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.add_partitions_to_txn_request import (
@@ -167,6 +172,38 @@ def test_request_and_response_are_held_until_the_answer_is_given_and_no_longer()
         steps += 1
     # A topic and a partition are freed for each element, in the request and in the response.
     assert steps >= 4 * MANY // FREED_A_STEP
+
+
+def test_what_few_elements_a_request_has_are_let_go_of_with_it() -> None:
+    asked = of_topics(10)
+    assert are_few([asked, of_topics(10)])
+    assert not are_few([of_topics(FREED_WITHOUT_STEPS)])
+    asked.topic_data[5].partition_data = [PartitionProduceData(index=each) for each in range(100)]
+    assert not are_few([asked])
+
+
+@pytest.mark.parametrize("count", [1, FREED_WITHOUT_STEPS])
+def test_only_what_has_many_elements_is_kept_for_a_later_turn(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records that were read for an answer would wait with it."""
+
+    def encoded(route: Any, answer: Any) -> Any:
+        return b"encoded"
+        yield
+
+    monkeypatch.setattr(long_requests, "encoded_in_steps", encoded)
+    time, waits_for = HandTime(), Deferred[Any]()
+
+    async def handling() -> Any:
+        return await waits_for
+
+    route: Any = SimpleNamespace(key=0, meter=None, ends_with_connection=False)
+    context: Any = SimpleNamespace(throttling=None)
+    answer = long_requests.answer_of(RequestTasks(Tasks(time)), route, context, handling())
+    waits_for.resolve(of_topics(count))
+    assert answer.result() == b"encoded"
+    assert bool(time.pending()) == (count > 1)
 
 
 @pytest.mark.parametrize("version", [3, 5])
