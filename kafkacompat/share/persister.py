@@ -194,8 +194,7 @@ class DefaultStatePersister:
         if old.topics is new.topics and old.brokers is new.brokers:
             return
         for destination, answer in list(self._awaited.items()):
-            broker = new.brokers.get(destination.node_id)
-            if broker is None or broker.fenced:
+            if _is_lost(destination.node_id, new):
                 # One that hangs keeps its connections open.
                 del self._awaited[destination]
                 answer.fail(RequestTimedOut(f"node {destination.node_id} is lost"))
@@ -297,8 +296,7 @@ class DefaultStatePersister:
         except OperationRefused:
             return NO_LEADER
         leader = NO_LEADER if partition is None else partition.leader
-        broker = image.brokers.get(leader)
-        return NO_LEADER if broker is None or broker.fenced else leader
+        return NO_LEADER if _is_lost(leader, image) else leader
 
     def _await_coordinator(self, queue: OperationQueue) -> None:
         """Have the topic created if it does not exist, and look again later."""
@@ -374,6 +372,9 @@ class DefaultStatePersister:
         channel = self._channel(destination.node_id)
         if channel is None:
             raise ChannelError(f"node {destination.node_id} has no address")
+        if _is_lost(destination.node_id, self._image()):
+            # These have waited for the answer to an earlier request, which was sent before the node was lost.
+            raise ChannelError(f"node {destination.node_id} is lost")
         answer = self._awaited[destination] = Deferred()
 
         def answered(reply: Deferred[Any]) -> None:
@@ -434,6 +435,11 @@ class DefaultStatePersister:
             operation.answer.resolve(
                 operation.request.refused(_error(operation.request, code, message, where))
             )
+
+
+def _is_lost(node_id: int, image: MetadataImage) -> bool:
+    broker = image.brokers.get(node_id)
+    return broker is None or broker.fenced
 
 
 async def _answers_of(operations: Mapping[TopicIdPartition, Operation]) -> dict[TopicIdPartition, Any]:

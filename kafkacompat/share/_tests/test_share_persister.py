@@ -464,6 +464,20 @@ def test_a_node_that_hangs_is_waited_for_until_it_is_fenced() -> None:
     assert not world.persister._queues
 
 
+def test_what_waited_behind_a_request_to_a_node_that_is_fenced_is_not_sent_there() -> None:
+    world = PersisterNode()
+    answers = [world.asks(), world.asks(OTHER)]
+    world.lead(NODE_ID)
+    for partition in (0, 1):
+        world.coordinator.initialize_state(initialization(partition))
+    old = world.image
+    lost = replace(old.brokers[FOLLOWER], fenced=True)
+    world.image = replace(old, brokers={**old.brokers, FOLLOWER: lost})
+    world.persister.on_image(old, world.image)
+    assert [answer.done and answer.result() for answer in answers] == [ShareError(), ShareError()]
+    assert len(world.remote.asked) == 1
+
+
 def test_a_stopped_persister_refuses() -> None:
     world = PersisterNode()
     flying, waiting = world.asks(), world.asks()
