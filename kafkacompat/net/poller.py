@@ -276,6 +276,7 @@ class Poller:
     async def run(self) -> None:
         if self._wait is not None:
             await self._run_in_place(self._wait)
+        is_told = False
         while True:
             owner = None if self._wait is None else self._wait.owner
             if owner is not None:
@@ -284,7 +285,9 @@ class Poller:
                     await _Nested(self, owner, self._set.fileno()).until_dismissed()
                     continue
                 except OSError as error:
-                    _log.warning("the loop wakes for each request, a set cannot be waited for: %s", error)
+                    if not is_told:
+                        is_told = True
+                        _log.warning("the loop wakes for each request, a set cannot be waited for: %s", error)
                 finally:
                     self._is_guest = False
             await trio.lowlevel.wait_readable(self._set.fileno())
@@ -316,7 +319,8 @@ class Poller:
             wait.end(self)
             self._in_place = None
             self.remove(loop)
-            for fd, guest in list(self._guests.items()):
+            while self._guests:  # what one is told may remove others
+                fd, guest = self._guests.popitem()
                 self.remove(fd)
                 guest.dismissed()
 

@@ -447,6 +447,35 @@ async def test_no_job_of_a_worker_is_lost_while_pollers_come_and_go() -> None:
     assert len(os.listdir("/dev/fd")) == descriptors
 
 
+async def test_what_the_bell_tells_may_remove_another_guest() -> None:
+    """Such as the end of a job that closes a channel, told as the place is given up."""
+    wait = LoopWait(LoopRest())
+    poller = a_poller(wait)
+    near, far = socket.socketpair()
+
+    class Other:
+        def readable(self) -> None: ...
+
+        def writable(self) -> None: ...
+
+        def dismissed(self) -> None:
+            told.append("dismissed")
+
+    def tell() -> None:
+        told.append("rung")
+        if near.fileno() in poller._guests:
+            poller.remove(near.fileno())
+
+    told: list[str] = []
+    with near, far:
+        async with running(poller):
+            await until_in_place(wait, poller)
+            poller.add_guest(near.fileno(), Other())
+            wait.bell.tells.append(tell)
+    assert "rung" in told
+    assert not poller._guests
+
+
 def test_only_the_timers_move_deadlines_between_turns_of_the_loop() -> None:
     """A wait in the loop's place asks for the loop's deadline once a turn. The timers are lent to it."""
     package = Path(kafkacompat.__file__).parent
@@ -477,6 +506,29 @@ async def test_the_poller_that_waits_lets_the_others_serve_without_turns_of_the_
     second.close()
     assert [echo.served for echo in echoes] == [101, 100]
     assert turns.count < 20
+
+
+async def test_a_poller_that_cannot_be_a_guest_serves_in_turns_of_the_loop_and_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    wait = LoopWait(LoopRest())
+    first, second = a_poller(wait), a_poller(wait)
+    echo = Echo(first)
+
+    def refused(self: Poller, fd: int, guest: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Poller, "add_guest", refused)
+    async with running(first) as nursery:
+        await until_in_place(wait, first)
+        nursery.start_soon(second.run)
+        await until_in_place(wait, second)
+        await trio.to_thread.run_sync(asking(echo, 20, 0.001).join)
+    second.close()
+    assert echo.served == 20
+    assert [each.message for each in caplog.records] == [
+        f"the loop wakes for each request, a set cannot be waited for: [Errno {errno.ENOSPC}] {os.strerror(errno.ENOSPC)}"
+    ]
 
 
 async def test_the_last_poller_that_begins_waits_and_the_others_go_on_after_it() -> None:
