@@ -147,7 +147,15 @@ class TrioPool:
         del function
 
         def tell(result: Outcome[tuple[Any, Exception | None]]) -> None:
-            self._back.call(self._ended, deferred, *result.unwrap())
+            try:
+                value, error = result.unwrap()
+            except BaseException as failure:  # not even the job's error could be kept
+                value, error = (
+                    None,
+                    JobFailed(f"the thread of a worker's job ended with {type(failure).__name__}"),
+                )
+                error.__cause__ = failure
+            self._back.call(self._ended, deferred, value, error)
 
         duty = self._queue.terms.duty
         try:

@@ -265,6 +265,23 @@ async def test_a_job_that_ends_its_thread_reaches_who_asked_and_nobody_else(
         assert await wait_for(following) == 2
 
 
+async def test_an_error_that_cannot_be_told_keeps_no_thread_and_reaches_who_asked() -> None:
+    class Untold(BaseException):
+        def __repr__(self) -> str:
+            raise MemoryError
+
+    def job() -> None:
+        raise Untold
+
+    with trio.fail_after(DEADLINE_S):
+        async with node_nursery() as nursery:
+            pool = TrioPool(WayBack(nursery), PoolTerms("a duty", 1))
+            failed, following = pool.submit(job), pool.submit(lambda: 2)
+            with pytest.raises(JobFailed, match="MemoryError"):
+                await wait_for(failed)
+            assert await wait_for(following) == 2
+
+
 async def test_without_a_thread_jobs_wait_for_one(
     autojump_clock: trio.testing.MockClock,
     monkeypatch: pytest.MonkeyPatch,
