@@ -11,13 +11,14 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from kafkacompat.faults import listeners
 
-# A busy machine is no defect of the code, so no example has a time limit.
-settings.register_profile("test", derandomize=True, deadline=None)
-settings.register_profile("soak", deadline=None)
+# A busy machine is no defect of the code, so neither an example nor drawing it has a time limit.
+UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("test", UNTIMED, derandomize=True)
+settings.register_profile("soak", UNTIMED)
 settings.load_profile("soak" if os.environ.get("KAFKACOMPAT_SOAK") else "test")
 
 

@@ -116,7 +116,11 @@ def appended(log: UnifiedLog, step: Step, append_next: AppendNext | None) -> Any
         return refused.code
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=200,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(
     st.lists(steps, max_size=12),
     st.sampled_from([400, 2000]),
@@ -377,7 +381,11 @@ def test_a_module_that_was_compiled_from_another_source_is_not_used(error: str) 
     subprocess.run([sys.executable, "-c", FROM_ANOTHER_SOURCE.format(error=error)], check=True)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(st.lists(steps, max_size=12), st.sampled_from([400, 2000]), st.sampled_from([100, 4096]))
 @example(ALWAYS_PLAIN, 2000, 100)
 def test_a_follower_appends_one_batch_in_the_short_way_as_any_other(

@@ -190,7 +190,11 @@ FAILED = [Append(2, NOW_MS + at, 1, 0, 0, at == 6) for at in range(12)]
 CUT = [*FAILED, ("truncate", 5), *WRAPPED, ("release", 0), *FAILED, ("reopen", 0), *WRAPPED]
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=100,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(
     st.lists(st.one_of(appends, appends, appends, appends, others), max_size=40),
     st.fixed_dictionaries(ROLLING),

@@ -39,7 +39,7 @@ from kafkacompat.records.validate import BodyFacts, Unfinished, check_records
 BASE_MS = 1_700_000_000_000
 COMPILED = scanning._scan
 compiled_only = pytest.mark.skipif(COMPILED is None, reason="no compiler built kafkacompat.records._scan")
-both_gaits = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+both_gaits = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 maybe_bytes = st.none() | st.binary(max_size=40) | st.just(b"long" * 50) | st.just(b"longer" * 3000)
 headers = st.lists(st.tuples(st.text(max_size=3), maybe_bytes), max_size=2).map(tuple)
