@@ -1,9 +1,10 @@
-"""Writes a table in each format, with events that are late, and backfills them. A program, because its Spark has the packages
-of the formats.
+"""Writes a table in each format, with events that are late, and backfills them, and then a column that a later version of the job
+has. A program, because its Spark has the packages of the formats.
 
 python -m interop_tests.pipeline.backfill_tables BOOTSTRAP FOLDER
 
-The result is one JSON object: the rows of each table before and after, and what the backfill says.
+The result is one JSON object: the rows of each table before and after, those that have the column, what the backfill says, and its
+dates.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,7 +40,8 @@ if TYPE_CHECKING:
 TOPIC = "till.sales"
 DAY_MS = 86_400_000
 HOUR_MS = 3_600_000
-TODAY_MS = int(time.time() * 1000) // DAY_MS * DAY_MS
+# The newest sale is at eight, and none is of the future.
+NEWEST_DAY_MS = (int(time.time() * 1000) - 9 * HOUR_MS) // DAY_MS * DAY_MS
 
 
 def hourly(events: DataFrame, options: RunOptions) -> DataFrame:
@@ -52,7 +55,22 @@ JOB = Job(
     fields=(Field("event_id", Kind.TEXT), Field("event_time_ms", Kind.INTEGER)),
     sinks=tuple(Table(f"till/{form}", hourly, ("window_start_ms",), format=form) for form in FORMATS),
 )
-TABLES = [query for query in JOB.queries if query.table is not None]
+
+
+def hourly_of_the_shop(events: DataFrame, options: RunOptions) -> DataFrame:
+    """The sales of each hour, and where."""
+    shop = F.struct(F.lit("web").alias("name"), F.array(F.lit(1)).alias("tills"))
+    return hourly(events, options).withColumn("shop", shop)
+
+
+UPGRADED = replace(
+    JOB,
+    sinks=tuple(
+        replace(sink, rows=hourly_of_the_shop) if isinstance(sink, Table) else sink for sink in JOB.sinks
+    ),
+    state_version=2,
+    continues_from=1,
+)
 
 
 def send(bootstrap: str, *times_ms: int) -> None:
@@ -73,21 +91,24 @@ def send_aborted(bootstrap: str, at_ms: int) -> None:
     producer.abort_transaction(30)
 
 
-def run(session: SparkSession, options: RunOptions) -> None:
-    """Run the queries until they have read what is there."""
-    Run(session, TABLES, options, say=lambda line: print(line, file=sys.stderr)).run(StopRequest())
+def run(session: SparkSession, options: RunOptions, job: Job = JOB) -> None:
+    """Run the job's tables until they have read what is there."""
+    tables = [query for query in job.queries if query.table is not None]
+    Run(session, tables, options, say=lambda line: print(line, file=sys.stderr)).run(StopRequest())
 
 
-def rows(session: SparkSession, form: str, options: RunOptions) -> list[list[Any]]:
-    """Day before today, hour and number of sales of each row."""
-    frame = (
-        session.table(iceberg_name("till/iceberg"))
-        if form == ICEBERG
-        else session.read.format(form).load(f"{options.output}/till/{form}")
-    )
+def table(session: SparkSession, form: str, options: RunOptions) -> DataFrame:
+    """The table of this format, with the columns of all its files."""
+    if form == ICEBERG:
+        return session.table(iceberg_name("till/iceberg"))
+    return session.read.format(form).option("mergeSchema", "true").load(f"{options.output}/till/{form}")
+
+
+def rows(frame: DataFrame) -> list[list[Any]]:
+    """Day before the newest, hour and number of sales of each row."""
     found = [
         [
-            (TODAY_MS - row["window_start_ms"] + DAY_MS - 1) // DAY_MS,
+            (NEWEST_DAY_MS - row["window_start_ms"] + DAY_MS - 1) // DAY_MS,
             row["window_start_ms"] % DAY_MS // HOUR_MS,
             row["sales"],
         ]
@@ -97,23 +118,23 @@ def rows(session: SparkSession, form: str, options: RunOptions) -> list[list[Any
 
 
 def day(before: int) -> date:
-    """The date so many days before today."""
-    return datetime.fromtimestamp(TODAY_MS / 1000, UTC).date() - timedelta(days=before)
+    """The date so many days before the newest."""
+    return datetime.fromtimestamp(NEWEST_DAY_MS / 1000, UTC).date() - timedelta(days=before)
 
 
 def main(bootstrap: str, folder: str) -> None:
     root = Path(folder)
     session, options = begun("till", bootstrap, folder)
-    at = [TODAY_MS - days * DAY_MS + 5 * HOUR_MS for days in range(5)]
+    at = [NEWEST_DAY_MS - days * DAY_MS + 5 * HOUR_MS for days in range(5)]
     found: list[dict[str, list[list[Any]]]] = []
     said: list[dict[str, str]] = []
 
     def read() -> None:
-        found.append({form: rows(session, form, options) for form in FORMATS})
+        found.append({form: rows(table(session, form, options)) for form in FORMATS})
 
-    def backfill(first: int, last: int) -> None:
+    def backfill(first: int, last: int, job: Job = JOB) -> None:
         told: dict[str, str] = {}
-        backfills = Backfill(session, JOB, options, kept, Range(day(first), day(last)))
+        backfills = Backfill(session, job, options, kept, Range(day(first), day(last)))
         for form in FORMATS:
             try:
                 told[form] = backfills.table(f"till/{form}", form, 0)
@@ -149,8 +170,25 @@ def main(bootstrap: str, folder: str) -> None:
         run(session, options)
     backfill(4, 2)
     read()
+    # A run of the later version has gone on, and ended before its first batch.
+    kept = replace(kept, state_version=UPGRADED.state_version)
+    filled: list[dict[str, list[list[Any]]]] = []
+
+    def read_filled() -> None:
+        frames = {form: table(session, form, options) for form in FORMATS}
+        filled.append({form: rows(each.where("shop.tills[0] = 1")) for form, each in frames.items()})
+
+    backfill(4, 3, UPGRADED)
+    read_filled()
+    send(bootstrap, at[0] + 3 * HOUR_MS)
+    run(session, options, UPGRADED)
+    read_filled()
+    backfill(4, 2, UPGRADED)
+    read_filled()
+    read()
     root.joinpath("checkpoint/till.manifest.json").write_text(encode(kept))
-    print(json.dumps({"rows": found, "said": said}))
+    dates = [day(4).isoformat(), day(2).isoformat()]
+    print(json.dumps({"rows": found, "filled": filled, "said": said, "dates": dates}))
     session.stop()
 
 

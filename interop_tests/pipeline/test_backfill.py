@@ -1,9 +1,9 @@
-"""Tables of each format get events that were late, once, and nothing changes when the same dates are computed again."""
+"""Tables of each format get events that were late, and a column that was added, once. Nothing changes when the same dates are
+computed again."""
 
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +17,21 @@ pytestmark = pytest.mark.needs_control
 
 
 def check(told: dict[str, Any]) -> None:
-    """What the program has found. A row is the day before today, the hour, and the number of sales."""
+    """What the program has found. A row is the day before the newest, the hour, and the number of sales."""
     without = [[2, 5, 2], [4, 5, 2]]
     with_late = [[2, 5, 2], [3, 5, 1], [4, 5, 3]]
     for form in FORMATS:
-        before, beside, alone, later = (found[form] for found in told["rows"])
+        before, beside, alone, later, upgraded = (found[form] for found in told["rows"])
         assert before == without, form
         assert beside == (with_late if form == "parquet" else without), form
         assert alone == with_late, form
         assert later == [[1, 2, 3], [1, 5, 1], *with_late], form
-    open_date, beside, *again = told["said"]
+        assert upgraded == [[0, 5, 2], *later], form
+        first, by_the_run, last = (found[form] for found in told["filled"])
+        assert first == [[3, 5, 1], [4, 5, 3]], form
+        assert by_the_run == [[0, 5, 2], *first], form
+        assert last == [[0, 5, 2], [2, 5, 2], *first], form
+    open_date, beside, *again, filled, filled_more = told["said"]
     nothing = "every row is as computed, nothing changed"
     for form in FORMATS:
         assert "its watermark in batch" in open_date[form], form
@@ -38,13 +43,19 @@ def check(told: dict[str, Any]) -> None:
             assert "stop the run first" in beside[form]
             assert again[0][form].startswith("computed again: ")
         assert [each[form] for each in again[1:]] == [nothing, nothing], form
+        assert filled[form].count("20") == 2, form
+        # The dates that have the column are as computed.
+        assert filled_more[form].count("20") == 1, form
 
 
-def test_late_events_come_into_tables_of_each_format_once(bootstrap: str, tmp_path: Path) -> None:
-    check(told_by("backfill_tables", bootstrap, tmp_path / "run"))
-    first, last = ((datetime.now(UTC).date() - timedelta(days=before)).isoformat() for before in (4, 2))
+def test_late_events_and_an_added_column_come_into_tables_of_each_format_once(
+    bootstrap: str, tmp_path: Path
+) -> None:
+    told = told_by("backfill_tables", bootstrap, tmp_path / "run")
+    check(told)
+    first, last = told["dates"]
     command = typed(
-        f"{sys.executable} -m kafkacompat pipeline backfill interop_tests.pipeline.backfill_tables:JOB "
+        f"{sys.executable} -m kafkacompat pipeline backfill interop_tests.pipeline.backfill_tables:UPGRADED "
         f"--bootstrap {bootstrap} --from {first} --to {last} --table till/parquet "
         f"--checkpoint {tmp_path}/run/checkpoint --output {tmp_path}/run/tables {run_words()}",
         tmp_path,

@@ -114,7 +114,7 @@ class Lake(TableFormat):
 
     @abstractmethod
     def overwrite(self, rows: DataFrame, table: str, place: str, dates: Sequence[str]) -> None:
-        """Replace the rows of these dates."""
+        """Replace the rows of these dates. A column that the table lacks is added to it."""
 
     @abstractmethod
     def maintain(
@@ -146,7 +146,7 @@ class Delta(Lake):
 
     def overwrite(self, rows: DataFrame, table: str, place: str, dates: Sequence[str]) -> None:
         listed = ", ".join(f"'{day}'" for day in dates)
-        writer = rows.write.format(self.name).mode("overwrite")
+        writer = rows.write.format(self.name).mode("overwrite").option("mergeSchema", "true")
         writer.option("replaceWhere", f"date IN ({listed})").save(place)
 
     def maintain(
@@ -211,7 +211,13 @@ class Iceberg(Lake):
     def overwrite(self, rows: DataFrame, table: str, place: str, dates: Sequence[str]) -> None:
         from pyspark.sql import functions as F
 
-        writer = rows.writeTo(iceberg_name(table)).option("fanout-enabled", "true")
+        name = iceberg_name(table)
+        added: Any = rows.drop(*rows.sparkSession.table(name).columns)
+        if added.columns:
+            # Unlike a query's, these rows are checked by Spark before Iceberg could add a column. Older rows have null in it.
+            columns = added._jdf.schema().asNullable().toDDL()
+            rows.sparkSession.sql(f"ALTER TABLE {name} ADD COLUMNS ({columns})")
+        writer = rows.writeTo(name).option("fanout-enabled", "true")
         writer.overwrite(F.col("date").isin(list(dates)))
 
     def maintain(
