@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from kafkacompat._tests.doubles import HandTime
+from kafkacompat.cli.sender import PRODUCE_RETRIABLE
 from kafkacompat.coordinator._tests.kit import Partitions
-from kafkacompat.coordinator.core import Caller, CoordinatorResult, OperationRefused, Reply
+from kafkacompat.coordinator.core import Caller, CoordinatorResult, OperationRefused, Reply, client_error
 from kafkacompat.coordinator.loading import LOAD_RETRY_MS
 from kafkacompat.coordinator.partition_writer import ServicePartitionWriter
 from kafkacompat.coordinator.services import CoordinatorServices
@@ -314,3 +315,20 @@ def test_a_load_of_an_empty_log_is_one_too() -> None:
     world = UnstartedShard()
     world.shard.start()
     assert world.load_times.mean_and_max(world.time.monotonic_ms()) == (0, 0)
+
+
+ONLY_OF_OTHER_REQUESTS = {
+    *(E.LEADER_NOT_AVAILABLE, E.REPLICA_NOT_AVAILABLE, E.OFFSET_NOT_AVAILABLE),
+    *(E.FENCED_LEADER_EPOCH, E.UNKNOWN_LEADER_EPOCH),
+}
+"""No append is refused with these. Senders share them with readers."""
+
+
+@pytest.mark.parametrize("code", [each for each in PRODUCE_RETRIABLE if each not in ONLY_OF_OTHER_REQUESTS])
+def test_a_refused_write_of_the_coordinator_s_own_is_not_told_as_that_of_a_producer(code: E) -> None:
+    """Clients of groups and transactions do not know what a Produce is answered."""
+    assert client_error(code) in {
+        E.COORDINATOR_NOT_AVAILABLE,
+        E.COORDINATOR_LOAD_IN_PROGRESS,
+        E.NOT_COORDINATOR,
+    }

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +14,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.partition._tests.kit import LedPartitions, broker_image, partition_image, topic_image
 from kafkacompat.partition._tests.test_fetch import fetch, transactional, want
 from kafkacompat.partition.fetch import FetchEngine
+from kafkacompat.partition.fetch_session import CachedPartition
 from kafkacompat.partition.traffic import TopicTraffic
 from kafkacompat.wire.codec import encode_parts
 from kafkacompat.wire.messages.fetch_response import FetchResponse
@@ -144,3 +146,19 @@ def test_partitions_without_news_are_answered_and_counted_as_if_each_was_looked_
         for each in (plain, whole):
             getattr(each, name)(*arguments)
         assert plain.seen() == whole.seen()
+
+
+@pytest.mark.parametrize("looks_at_all", [False, True])
+@pytest.mark.parametrize("name", [name for name in CachedPartition.__slots__ if name.startswith("told_")])
+def test_a_consumer_that_was_told_otherwise_is_not_passed_over(name: str, looks_at_all: bool) -> None:
+    reader = Reader(looks_at_all=looks_at_all)
+    for _ in range(3):
+        reader.fetch({}, 0, False)
+    without_news = len(reader.answers[-1])
+    session = reader.world.engine.sessions.get(reader.session_id)
+    assert session is not None
+    setattr(next(iter(session.partitions.values())), name, -7)
+    reader.fetch({}, 0, False)
+    assert len(reader.answers[-1]) > without_news
+    reader.fetch({}, 0, False)
+    assert len(reader.answers[-1]) == without_news

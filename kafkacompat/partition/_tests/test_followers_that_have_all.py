@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from kafkacompat.deferred import Deferred
 from kafkacompat.partition._tests.kit import LedPartitions, broker_image, partition_image, topic_image
 from kafkacompat.partition._tests.test_fetch import bytes_of, fetch, rows, want
+from kafkacompat.partition.fetch_session import CachedPartition
 from kafkacompat.partition.traffic import TopicTraffic
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.fetch_response import FetchResponse
@@ -20,6 +21,9 @@ from kafkacompat.wire.messages.fetch_response import FetchResponse
 PARTITIONS = 3
 FOLLOWER, OTHER = 2, 3
 WAIT_MS = 500
+COMPARED_OTHERWISE = {"records", "last_stable_offset"}
+"""Records are compared as bytes. The last stable offset of a partition that is looked at whole is that before the fetch, and
+followers do not read it."""
 
 
 class Leader:
@@ -45,11 +49,13 @@ class Leader:
         told = sorted(
             (
                 row.partition_index,
-                row.error_code,
                 row.high_watermark,
-                row.log_start_offset,
+                [
+                    (name, repr(getattr(row, name)))
+                    for name in row.field_names()
+                    if name not in COMPARED_OTHERWISE
+                ],
                 bytes_of(row),
-                repr(row.diverging_epoch),
             )
             for row in rows(response)
         )
@@ -218,5 +224,33 @@ def test_records_of_one_partition_come_with_the_high_watermarks_of_others(looks_
     leader.fetch({0: (1, 0, 0)}, WAIT_MS, 1)
     leader.fetch({0: (0, 0, 0)}, WAIT_MS, 1)  # commits the record
     leader.produce(1)
-    told = [(partition, high_watermark) for partition, _, high_watermark, *_ in leader.answers[-1][1]]
+    told = [(partition, high_watermark) for partition, high_watermark, *_ in leader.answers[-1][1]]
     assert told == [(0, 1), (1, 0)]
+
+
+TOLD = [name for name in CachedPartition.__slots__ if name.startswith("told_")]
+ENDS_NO_WAIT = {"told_high_watermark"}
+"""A follower without new records hears of it with the next that comes."""
+
+
+@pytest.mark.parametrize("looks_at_all", [False, True])
+@pytest.mark.parametrize("max_wait_ms", [0, WAIT_MS])
+@pytest.mark.parametrize("name", TOLD)
+def test_a_follower_that_was_told_otherwise_is_passed_over_by_no_short_way(
+    name: str, max_wait_ms: int, looks_at_all: bool
+) -> None:
+    leader = Leader(looks_at_all=looks_at_all)
+    for _ in range(3):
+        leader.fetch(ALL if not leader.session_id else {}, 0, 1)
+    assert leader.answers[-1] == (0, []), "nothing is new"
+    session = leader.world.engine.sessions.get(leader.session_id)
+    assert session is not None
+    first = next(iter(session.partitions.values()))
+    setattr(first, name, -7)
+    leader.fetch({}, max_wait_ms, 1)
+    if max_wait_ms and name in ENDS_NO_WAIT:
+        assert leader.waiting is not None
+        leader.world.time.advance(WAIT_MS)
+        leader.take()
+    assert leader.waiting is None
+    assert [row[0] for row in leader.answers[-1][1]] == [first.partition]
