@@ -91,7 +91,8 @@ class ClassicGroupMember:
 
     def size(self) -> int:
         """The bytes of memory that the member takes."""
-        names = (self.member_id, self.client_id, self.client_host, self.group_instance_id or "")
+        instance_id = self.group_instance_id or ""
+        names = (self.member_id, self.client_id, self.client_host, instance_id, self.protocol_type)
         return size_of_classic_member(names, self.protocols) + len(self.assignment)
 
     def metadata(self, protocol_name: str) -> bytes:

@@ -115,7 +115,8 @@ def _growth(group: ClassicGroup | None, request: JoinGroupRequest, caller: JoinC
     growth = size_of_group(request.group_id) if group is None else 0
     if not request.member_id and request.group_instance_id is None and caller.requires_known_member_id:
         return growth + size_of_pending_member(caller.client_id)
-    names = (caller.client_id, caller.client_id, caller.client_host, request.group_instance_id or "")
+    instance_id = request.group_instance_id or ""
+    names = (caller.client_id, caller.client_id, caller.client_host, instance_id, request.protocol_type)
     return growth + size_of_classic_member(names, caller.protocols)
 
 
