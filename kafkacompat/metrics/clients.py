@@ -25,9 +25,7 @@ from kafkacompat.metrics.families import (
     mbean_value,
 )
 from kafkacompat.quota.client_quotas import (
-    CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
-    PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
     RESOURCES,
 )
@@ -56,9 +54,10 @@ class QuotaReading(NamedTuple):
     """Monotonic."""
 
 
-def _measured(reading: QuotaReading, resources: tuple[str, ...]) -> Iterator[Sample]:
+def _measured(reading: QuotaReading, *, is_time: bool) -> Iterator[Sample]:
+    """All that a broker measures is bytes, except the time of requests."""
     for resource, sensors in reading.rates:
-        if resource in resources:
+        if (resource == REQUEST) is is_time:
             for tags, sensor in sensors:
                 yield _labels(resource, tags), sensor.stat.measure(reading.now_ms)
 
@@ -91,7 +90,6 @@ def _muted(key: str) -> Callable[[QuotaReading], int]:
     return lambda reading: sum(each.kinds[key].muted.count(reading.now_ms) for each in reading.managers)
 
 
-PRODUCE, FETCH = RESOURCES[PRODUCER_BYTE_RATE], RESOURCES[CONSUMER_BYTE_RATE]
 REQUEST, MUTATION = RESOURCES[REQUEST_PERCENTAGE], RESOURCES[CONTROLLER_MUTATION_RATE]
 SHARED_BY = ("resource", "user", "clientId")
 
@@ -101,13 +99,13 @@ QUOTAS: Metrics[QuotaReading] = Metrics(
         f"{NAME}byte_rate",
         "Bytes per second of the clients that share a quota (`resource`: Produce, Fetch).",
         SHARED_BY,
-        lambda reading: _measured(reading, (PRODUCE, FETCH)),
+        lambda reading: _measured(reading, is_time=False),
     ),
     gauges(
         f"{NAME}request_time",
         "Time of the loop that the clients who share a quota use, in percent (`resource`: Request).",
         SHARED_BY,
-        lambda reading: _measured(reading, (REQUEST,)),
+        lambda reading: _measured(reading, is_time=True),
     ),
     gauges(
         f"{NAME}tokens",

@@ -12,11 +12,13 @@ from kafkacompat.api._tests.test_produce import request as produce
 from kafkacompat.api.meters import RequestMeters
 from kafkacompat.api.registry import BROKER_APIS
 from kafkacompat.api.route import Route
-from kafkacompat.api.throttling import Throttling
+from kafkacompat.api.throttling import QUOTAS, SHARE_FETCH, Throttling, throttle
+from kafkacompat.coordinator._tests.kit import context
 from kafkacompat.partition._tests.kit import batch_of, broker_image, partition_image, topic_image
 from kafkacompat.ports.dispatcher import Pending, Principal
 from kafkacompat.quota.client_quotas import USER_AND_CLIENT_QUOTAS, QuotaManagers
 from kafkacompat.quota.rate import Rate
+from kafkacompat.wire.apis import response_class
 from kafkacompat.wire.codec import encode
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
@@ -31,6 +33,8 @@ PRODUCE, FETCH, REQUEST, MUTATION = (
     "request_percentage",
     "controller_mutation_rate",
 )
+MEASURED_BY_ITSELF = {SHARE_FETCH}
+"""Their handlers record what they answer."""
 
 
 class Quota:
@@ -81,6 +85,23 @@ def test_each_quota_applies_to_some_api_also_if_it_is_the_only_one(key: str) -> 
         Throttling(api.node, api.connection, (route, "client", Principal("User", "ANONYMOUS"), None)).applies
         for route in routes
     )
+
+
+@pytest.mark.parametrize(
+    "api_key",
+    [each for each, key in QUOTAS.items() if key in QuotaManagers().rates and each not in MEASURED_BY_ITSELF],
+)
+def test_each_api_with_a_quota_of_its_own_is_throttled_by_it(api_key: int) -> None:
+    """Otherwise the quota applies and measures nothing."""
+    throttled = Throttled(**{QUOTAS[api_key]: 1.0})
+    api = throttled.api
+    route = Route(api_key, BROKER_APIS.by_key[api_key].max_version, BROKER_APIS)
+    asked = context(api_key, route.version)
+    throttle(api.node, api.connection, route, asked, 1_000)
+    answer: Any = response_class(api_key)()
+    asked.throttling.tell(asked, answer)
+    assert answer.throttle_time_ms > 0
+    assert throttled.muted == [answer.throttle_time_ms]
 
 
 @pytest.mark.parametrize("version", range(3, 14))

@@ -146,8 +146,10 @@ AT_ONCE = 3
 
 def classic_member(world: LeadingCoordinator, instance: str | None = None) -> dict[str, Any]:
     (shard,) = world.coordinator._shards
-    members = machine_of(shard).groups["g"].members.values()
-    (member,) = (each for each in members if instance is None or each.group_instance_id == instance)
+    group: Any = machine_of(shard).groups["g"]
+    (member,) = (
+        each for each in group.members.values() if instance is None or each.group_instance_id == instance
+    )
     return {name: getattr(member, name) for name in member.__slots__ if name not in OF_THE_MOMENT}
 
 

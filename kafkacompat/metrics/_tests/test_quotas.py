@@ -16,7 +16,9 @@ from kafkacompat.quota.client_quotas import (
     EXPIRES_MS,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
+    RESOURCES,
     USER,
+    USER_AND_CLIENT_QUOTAS,
     Entity,
     QuotaManagers,
 )
@@ -82,6 +84,14 @@ def test_rates_tokens_and_throttle_times() -> None:
     assert isnan(value("throttle_time", "Fetch"))
     assert isnan(value("throttle_time", "ControllerMutation"))
     assert len(found) == 9
+
+
+@pytest.mark.parametrize("key", USER_AND_CLIENT_QUOTAS)
+def test_what_each_kind_of_quota_measures_is_shown(key: str) -> None:
+    quotas = managers((((USER, None),), key, 1000))
+    assert quotas.kinds[key].sensor("alice", "app", NOW_MS) is not None
+    shown = {name for name, labels in series(quotas) if ("resource", RESOURCES[key]) in labels}
+    assert shown > {"throttle_time"}
 
 
 @pytest.mark.parametrize(
