@@ -244,17 +244,7 @@ class PartitionChangeBuilder:
 
     @staticmethod
     def _change_record_is_no_op(record: PartitionChangeRecord) -> bool:
-        return (
-            record.isr is None
-            and record.leader == NO_LEADER_CHANGE
-            and record.replicas is None
-            and record.removing_replicas is None
-            and record.adding_replicas is None
-            and record.leader_recovery_state == -1
-            and record.eligible_leader_replicas is None
-            and record.last_known_elr is None
-            and record.directories is None
-        )
+        return record == PartitionChangeRecord(topic_id=record.topic_id, partition_id=record.partition_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Each field of a heartbeat or a join reaches the member, and each text of a member is counted in memory."""
+"""Each field of a heartbeat or a join reaches the member, and each text of a member or an offset is counted in memory."""
 
 from __future__ import annotations
 
@@ -17,14 +17,19 @@ from kafkacompat.group.classic.classic_group import ClassicGroup, ClassicGroupMe
 from kafkacompat.group.consumer.consumer_group_member import ClassicMemberMetadata, ConsumerGroupMember
 from kafkacompat.group.consumer.conversion import PreparedUpgrade, _seen
 from kafkacompat.group.consumer.heartbeat import HeartbeatCaller, told_of
+from kafkacompat.group.offset_metadata_manager import size_of_offset
+from kafkacompat.group.records import OffsetAndMetadata
 from kafkacompat.group.share.heartbeat import _told_of as share_told_of
 from kafkacompat.group.share.share_group_member import ShareGroupMember
 from kafkacompat.group.streams.heartbeat import HeartbeatCaller as StreamsCaller
 from kafkacompat.group.streams.heartbeat import _told_of as streams_told_of
 from kafkacompat.group.streams.streams_group_member import Endpoint, StreamsGroupMember
+from kafkacompat.wire.codec import specification
+from kafkacompat.wire.definition import FIXED_TYPES
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from kafkacompat.wire.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
+from kafkacompat.wire.messages.offset_commit_value import OffsetCommitValue
 from kafkacompat.wire.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
 from kafkacompat.wire.messages.streams_group_heartbeat_request import Endpoint as ToldEndpoint
 from kafkacompat.wire.messages.streams_group_heartbeat_request import (
@@ -119,6 +124,20 @@ def test_each_field_that_a_client_chooses_is_counted(kind: type[Any]) -> None:
             longer = replace(member, **{each.name: LONG_VALUES.get(each.name, LONG)})
             assert longer.size() >= member.size() + len(LONG), each.name
             assert each.name in SHORT or not longer.takes_as_much_as(member), each.name
+
+
+OF_A_LENGTH = [
+    each.name
+    for struct in specification(OffsetCommitValue).structs
+    for each in struct.fields
+    if each.is_array or each.kind not in FIXED_TYPES
+]
+
+
+@pytest.mark.parametrize("name", OF_A_LENGTH)
+def test_each_field_of_an_offset_that_has_a_length_is_counted(name: str) -> None:
+    usual, longer = (OffsetAndMetadata(**{name: value}) for value in ("", LONG))
+    assert size_of_offset(longer) >= size_of_offset(usual) + len(LONG)
 
 
 JOINED: dict[str, Any] = {

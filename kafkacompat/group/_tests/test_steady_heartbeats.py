@@ -18,8 +18,9 @@ from kafkacompat.api._tests.kit import pauseless
 from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.api.meters import RequestMeters
 from kafkacompat.api.route import Repeat
+from kafkacompat.config.keys import DynamicScope, as_int, broker_keys, group_keys
 from kafkacompat.controller.image import ConfigResourceType
-from kafkacompat.coordinator._tests.kit import NODE_ID, LeadingCoordinator, topic_image
+from kafkacompat.coordinator._tests.kit import NODE_ID, LeadingCoordinator, NodeSettings, topic_image
 from kafkacompat.group._tests.members import Owned, topic_partitions
 from kafkacompat.group.consumer.consumer_group import ConsumerGroup
 from kafkacompat.group.group_metadata_manager import machine_of
@@ -326,6 +327,16 @@ def shorter_session(side: Side) -> None:
     side.publish()
 
 
+def other_defaults(side: Side) -> None:
+    """The settings of all groups that can be changed while nodes run."""
+    keys = [broker_keys()[each.broker] for each in group_keys().values() if each.broker]
+    changeable = [
+        each for each in keys if each.dynamic is not DynamicScope.NONE and isinstance(each.default, int)
+    ]
+    assert changeable
+    side.world.node_settings = NodeSettings({each.name: as_int(each.default) + 1_000 for each in changeable})
+
+
 def grown_topic(side: Side) -> None:
     side.topics["t"] += 1
     side.publish()
@@ -358,6 +369,7 @@ def without_consumer_groups(side: Side) -> None:
     [
         changed_config,
         shorter_session,
+        other_defaults,
         grown_topic,
         other_leader,
         more_offsets_partitions,
