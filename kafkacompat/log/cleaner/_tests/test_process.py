@@ -532,7 +532,7 @@ def test_one_process_waits_at_most_and_a_look_lets_go_of_it_once_it_has_ended() 
     children.put(two)
     assert two.ended()
     children.reap()
-    assert children.take() is one
+    assert children.take() is one, one.how_it_ended()
     children.put(one)
     one._process.kill()
     one._process.wait()
