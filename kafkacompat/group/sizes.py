@@ -15,9 +15,9 @@ ID_BYTES = 37
 """A dash and a UUID, which follow the client id in a member id."""
 
 
-def size_of_group(group_id: str) -> int:
-    """Without its members and its offsets."""
-    return GROUP_BYTES + getsizeof(group_id)
+def size_of_group(group_id: str, protocol_type: str | None = None) -> int:
+    """Without its members and its offsets. `protocol_type`: of a classic group, whose clients choose it."""
+    return GROUP_BYTES + getsizeof(group_id) + (getsizeof(protocol_type) if protocol_type else 0)
 
 
 def size_of_pending_member(client_id: str) -> int:

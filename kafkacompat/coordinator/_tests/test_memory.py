@@ -19,6 +19,7 @@ from kafkacompat.coordinator._tests.clients import (
     member_id_of,
 )
 from kafkacompat.coordinator._tests.kit import AT_ONCE, LeadingCoordinator, topic_image
+from kafkacompat.deferred import Deferred
 from kafkacompat.group._tests.members import Member
 from kafkacompat.group._tests.sharers import Sharer, SharingCoordinator
 from kafkacompat.group._tests.test_large_consumer_groups import (
@@ -186,6 +187,30 @@ def test_members_are_bounded_for_the_node_and_those_that_are_there_go_on(world: 
     waiting = [join(world, each) for each in ids]
     assert [getattr(each, "error_code", E.NONE) for each in waiting] == [E.NONE, E.NONE]
     assert memory.used == held_by_groups(world)
+
+
+def test_the_type_of_a_group_is_counted_also_when_its_members_have_left(world: LeadingCoordinator) -> None:
+    """A group keeps it until the group goes."""
+    memory = memory_of(world)
+
+    def joined(kind: str) -> Any:
+        waiting = join(world, kind=kind, version=3)
+        world.time.advance(1)
+        return waiting.result() if isinstance(waiting, Deferred) else waiting
+
+    long = joined(LONG).member_id
+    assert memory.used == held_by_groups(world) > 2 * len(LONG)
+    leave(world, (long, None))
+    assert memory.used == held_by_groups(world) > len(LONG)
+    usual = joined("consumer").member_id
+    assert memory.used == held_by_groups(world) < len(LONG)
+    leave(world, (usual, None))
+    memory.most = memory.used + len(LONG) + 3_000
+    assert joined(LONG).error_code == E.COORDINATOR_LOAD_IN_PROGRESS
+    assert join(world, kind=LONG, group="new", version=3).error_code == E.COORDINATOR_LOAD_IN_PROGRESS
+    memory.most += len(LONG)
+    assert joined(LONG).error_code == E.NONE
+    assert memory.used == held_by_groups(world) <= memory.most
 
 
 def test_the_metadata_of_one_member_is_bounded(world: LeadingCoordinator) -> None:

@@ -210,8 +210,9 @@ class ClassicGroup:
         self.subscribed_topics: frozenset[str] | None = None
         """None if unknown."""
         self.memory = memory
-        self.held = None if memory is None else memory.hold(size_of_group(group_id), connection_id)
-        """The memory of the group itself."""
+        self.held: Held | None = None
+        """The memory of the group itself. It counts for the connection of the member that has given it its type."""
+        self._hold_itself(connection_id)
         self.prepared_upgrade: Any = None
         """What group/consumer/conversion has prepared."""
         self._supported: dict[str, int] = {}
@@ -270,6 +271,7 @@ class ClassicGroup:
             self.static_members[member.group_instance_id] = member.member_id
         if not self.members:
             self.protocol_type = member.protocol_type
+            self._hold_itself(member.connection_id)
         if self.leader_id is None:
             self.leader_id = member.member_id
         self.members[member.member_id] = member
@@ -347,6 +349,11 @@ class ClassicGroup:
         if assignment != member.assignment:
             member.assignment = assignment
             self._hold(member)
+
+    def _hold_itself(self, connection_id: int) -> None:
+        if self.memory is not None:
+            self.held = None
+            self.held = self.memory.hold(size_of_group(self.group_id, self.protocol_type), connection_id)
 
     def _hold(self, member: ClassicGroupMember) -> None:
         if self.memory is not None:

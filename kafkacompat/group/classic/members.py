@@ -112,7 +112,11 @@ def _growth(group: ClassicGroup | None, request: JoinGroupRequest, caller: JoinC
     member = None if group is None else group.members.get(request.member_id)
     if member is not None:
         return size_of_protocols(caller.protocols) - size_of_protocols(member.protocols)
-    growth = size_of_group(request.group_id) if group is None else 0
+    growth = 0
+    if group is None or not group.members:  # the first member gives it its type
+        growth = size_of_group(request.group_id, request.protocol_type)
+        if group is not None:
+            growth -= size_of_group(request.group_id, group.protocol_type)
     if not request.member_id and request.group_instance_id is None and caller.requires_known_member_id:
         return growth + size_of_pending_member(caller.client_id)
     instance_id = request.group_instance_id or ""
