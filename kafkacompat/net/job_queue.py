@@ -12,12 +12,22 @@ from kafkacompat.dataclass import dataclass
 J = TypeVar("J")
 
 
+class Waits(enum.Enum):
+    """What a job may wait for. In users' tests, whose disks are memory, it says where the jobs of a duty run, and whether a node
+    that has one is at rest."""
+
+    DISK = "for a disk at most: it runs in the node's loop"
+    OTHERS = "for a throttle, a remote store or a file of the system too: it runs in a thread"
+    NETWORK = "for as long as a strange server takes: it runs in a thread, and a clock that is moved does not wait for it"
+
+
 @dataclass(frozen=True, slots=True)
 class PoolTerms:
-    """The bounds of one duty."""
+    """The bounds of one duty, and what its jobs wait for."""
 
     duty: str
     threads_max: int
+    waits: Waits
     waiting_max: int | None = None
     """Further jobs are refused. None if each caller has at most one job, so that the number of callers is the bound:
     all wait."""

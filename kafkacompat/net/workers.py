@@ -21,7 +21,7 @@ import trio
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import forget_locals
-from kafkacompat.net.job_queue import Admission, JobQueue, PoolTerms
+from kafkacompat.net.job_queue import Admission, JobQueue, PoolTerms, Waits
 from kafkacompat.ports import WorkerPools, WorkersBusy
 
 if TYPE_CHECKING:
@@ -40,19 +40,19 @@ THREAD_RETRY_S = 0.1
 """Delay before a retry if the system cannot start a thread. The job waits."""
 
 TERMS = {
-    "quorum_sync": PoolTerms("quorum sync", 1),
-    "snapshots": PoolTerms("metadata snapshots", 1),
-    "log_sync": PoolTerms("log sync", 4),
-    "reads": PoolTerms("cold reads", 4, READS_WAITING_MAX),
-    "replies": PoolTerms("cold replies", 4),
-    "loading": PoolTerms("coordinators' loading", 2),
-    "files": PoolTerms("files", 4),
-    "recovery": PoolTerms("recovery", 1),
-    "cleaning": PoolTerms("cleaning", CLEANERS_MAX),
-    "batches": PoolTerms("large batches", 2),
-    "remote": PoolTerms("remote storage", REMOTE_MAX),
-    "fetches": PoolTerms("requests to authorization servers", 2),
-    "exchanges": PoolTerms("SASL exchanges", 2, EXCHANGES_WAITING_MAX),
+    "quorum_sync": PoolTerms("quorum sync", 1, Waits.DISK),
+    "snapshots": PoolTerms("metadata snapshots", 1, Waits.DISK),
+    "log_sync": PoolTerms("log sync", 4, Waits.DISK),
+    "reads": PoolTerms("cold reads", 4, Waits.DISK, READS_WAITING_MAX),
+    "replies": PoolTerms("cold replies", 4, Waits.DISK),
+    "loading": PoolTerms("coordinators' loading", 2, Waits.DISK),
+    "files": PoolTerms("files", 4, Waits.DISK),
+    "recovery": PoolTerms("recovery", 1, Waits.DISK),
+    "cleaning": PoolTerms("cleaning", CLEANERS_MAX, Waits.OTHERS),
+    "batches": PoolTerms("large batches", 2, Waits.DISK),
+    "remote": PoolTerms("remote storage", REMOTE_MAX, Waits.OTHERS),
+    "fetches": PoolTerms("requests to authorization servers", 2, Waits.NETWORK),
+    "exchanges": PoolTerms("SASL exchanges", 2, Waits.OTHERS, EXCHANGES_WAITING_MAX),
 }
 
 T = TypeVar("T")

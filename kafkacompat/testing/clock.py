@@ -24,7 +24,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import trio
 
 from kafkacompat.dataclass import dataclass
+from kafkacompat.net.job_queue import Waits
 from kafkacompat.net.runtime import TrioTimers
+from kafkacompat.net.workers import TERMS
 from kafkacompat.ports import WorkerPools
 from kafkacompat.testing.transit import Transit
 
@@ -53,8 +55,7 @@ BUSY_TURNS_MAX = 2_000
 """Turns without a job, a due timer or a request between nodes after which a loop counts as at rest: clients go on sending."""
 BUSY_LOOKS_MAX = 30
 """The same for nodes that were all at rest so often, each at its own moment."""
-WITHOUT_REST = frozenset({"fetches"})
-"""Duties whose jobs wait for the network."""
+WITHOUT_REST = frozenset(duty for duty, terms in TERMS.items() if terms.waits is Waits.NETWORK)
 ENTRY_QUEUE = "<TrioToken.run_sync_soon task>"
 
 

@@ -17,13 +17,13 @@ from typing import TypeVar
 import trio
 
 from kafkacompat.deferred import Deferred
-from kafkacompat.net.workers import worker_pools
+from kafkacompat.net.job_queue import Waits
+from kafkacompat.net.workers import TERMS, worker_pools
 from kafkacompat.ports import WorkerPools
 from kafkacompat.ports.process import SameWorkers
 
 T = TypeVar("T")
-IN_THREADS = frozenset({"cleaning", "remote", "fetches", "exchanges"})
-"""The duties whose jobs may wait: for the cleaner's throttle, a remote store, authorization servers, steps of SASL."""
+IN_THREADS = frozenset(duty for duty, terms in TERMS.items() if terms.waits is not Waits.DISK)
 _thread = threading.local()
 """`held_ms`: how long the present job of a LoopWorkers is held up. It is missing outside of one."""
 

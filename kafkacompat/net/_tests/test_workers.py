@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.net import workers as workers_module
-from kafkacompat.net.job_queue import Admission, JobQueue, PoolTerms
+from kafkacompat.net.job_queue import Admission, JobQueue, PoolTerms, Waits
 from kafkacompat.net.runtime import wait_for
 from kafkacompat.net.workers import TERMS, JobFailed, TrioPool, WayBack, worker_pools
 from kafkacompat.ports import WorkerPools, Workers, WorkersBusy
@@ -38,7 +38,7 @@ POOLS = [field.name for field in fields(WorkerPools)]
 def test_every_job_that_is_taken_begins_once_and_in_order(
     threads_max: int, waiting_max: int | None, steps: list[bool]
 ) -> None:
-    queue: JobQueue[int] = JobQueue(PoolTerms("a duty", threads_max, waiting_max))
+    queue: JobQueue[int] = JobQueue(PoolTerms("a duty", threads_max, Waits.DISK, waiting_max))
     taken: list[int] = []
     begun: list[int] = []
     ended = 0
@@ -156,7 +156,7 @@ async def test_a_job_begins_at_once_and_ends_without_a_task() -> None:
             self.of.append(task.name)
 
     async with node_nursery() as nursery:
-        pool = TrioPool(WayBack(nursery), PoolTerms("a duty", 1))
+        pool = TrioPool(WayBack(nursery), PoolTerms("a duty", 1, Waits.DISK))
         await trio.testing.wait_all_tasks_blocked()
         began, steps = threading.Event(), Steps()
         trio.lowlevel.add_instrument(steps)
@@ -187,12 +187,12 @@ async def test_once_cancelled_nothing_begins_and_nobody_is_told(
     with trio.CancelScope() as outer:
         async with trio.open_nursery() as nursery:
             back = HeardWayBack(nursery)
-            pool = TrioPool(back, PoolTerms("a duty", 1))
+            pool = TrioPool(back, PoolTerms("a duty", 1, Waits.DISK))
             pool.submit(stuck(gate)).on_done(lambda _: happened.append("told"))
             pool.submit(lambda: happened.append("begun after another"))
             await trio.testing.wait_all_tasks_blocked()
             (outer if from_outside else nursery.cancel_scope).cancel()
-            TrioPool(back, PoolTerms("another duty", 1)).submit(lambda: happened.append("begun"))
+            TrioPool(back, PoolTerms("another duty", 1, Waits.DISK)).submit(lambda: happened.append("begun"))
             gate.set()
             with trio.CancelScope(shield=True):
                 assert await trio.to_thread.run_sync(back.called.wait, DEADLINE_S)
@@ -202,7 +202,7 @@ async def test_once_cancelled_nothing_begins_and_nobody_is_told(
 
 async def test_workers_answer_in_the_loops_thread() -> None:
     async with node_nursery() as nursery:
-        pool = TrioPool(WayBack(nursery), PoolTerms("a duty", 2))
+        pool = TrioPool(WayBack(nursery), PoolTerms("a duty", 2, Waits.DISK))
         resolved_in: list[int] = []
         deferred = pool.submit(threading.get_ident)
         deferred.on_done(lambda _: resolved_in.append(threading.get_ident()))
@@ -243,7 +243,7 @@ async def test_a_caller_that_fails_over_its_answer_ends_no_other(job: Callable[[
         raise FileNotFoundError
 
     async with node_nursery() as nursery:
-        pool = TrioPool(WayBack(nursery), PoolTerms("a duty", 1))
+        pool = TrioPool(WayBack(nursery), PoolTerms("a duty", 1, Waits.DISK))
         pool.submit(job).on_done(misuse)
         assert await wait_for(pool.submit(lambda: 2)) == 2
     assert [type(error) for error in faults.take()] == [FileNotFoundError]
@@ -257,7 +257,7 @@ async def test_a_job_that_ends_its_thread_reaches_who_asked_and_nobody_else(
         raise kind("enough")
 
     async with node_nursery() as nursery:
-        pool = TrioPool(WayBack(nursery), PoolTerms("a duty", 1))
+        pool = TrioPool(WayBack(nursery), PoolTerms("a duty", 1, Waits.DISK))
         failed, following = pool.submit(job), pool.submit(lambda: 2)
         with pytest.raises(JobFailed, match=kind.__name__) as caught:
             await wait_for(failed)
@@ -275,7 +275,7 @@ async def test_an_error_that_cannot_be_told_keeps_no_thread_and_reaches_who_aske
 
     with trio.fail_after(DEADLINE_S):
         async with node_nursery() as nursery:
-            pool = TrioPool(WayBack(nursery), PoolTerms("a duty", 1))
+            pool = TrioPool(WayBack(nursery), PoolTerms("a duty", 1, Waits.DISK))
             failed, following = pool.submit(job), pool.submit(lambda: 2)
             with pytest.raises(JobFailed, match="MemoryError"):
                 await wait_for(failed)
@@ -298,7 +298,7 @@ async def test_without_a_thread_jobs_wait_for_one(
 
     monkeypatch.setattr(trio.lowlevel, "start_thread_soon", seldom)
     async with node_nursery() as nursery:
-        pool = TrioPool(WayBack(nursery), PoolTerms("quorum sync", 1))
+        pool = TrioPool(WayBack(nursery), PoolTerms("quorum sync", 1, Waits.DISK))
         with pytest.raises(RuntimeError, match="the job's own"):
             await wait_for(pool.submit(own_failure))
     assert tries == 4
@@ -312,7 +312,7 @@ def own_failure() -> None:
 async def test_reads_are_refused_when_too_many_wait(
     gate: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(workers_module.TERMS, "reads", PoolTerms("cold reads", 2, 3))
+    monkeypatch.setitem(workers_module.TERMS, "reads", PoolTerms("cold reads", 2, Waits.DISK, 3))
     async with node_nursery() as nursery:
         reads = worker_pools(nursery).reads
         accepted = [reads.submit(stuck(gate)) for _ in range(5)]
