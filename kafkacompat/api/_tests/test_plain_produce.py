@@ -4,6 +4,9 @@ logs, and the same counters."""
 from __future__ import annotations
 
 import errno
+import itertools
+from contextlib import suppress
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -27,10 +30,13 @@ from kafkacompat.partition._tests.kit import (
 )
 from kafkacompat.partition.replica_manager import ReplicaManager
 from kafkacompat.partition.traffic import TopicTraffic
+from kafkacompat.ports import LogRefused
 from kafkacompat.ports.dispatcher import CloseConnection, Pending
 from kafkacompat.records import plain_produce as reading
 from kafkacompat.records.batch import build_batch
+from kafkacompat.records.compression import CODEC_OF_SETTING
 from kafkacompat.records.record import Record
+from kafkacompat.records.validate import validate_produce
 from kafkacompat.wire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 
 pytestmark = pytest.mark.skipif(
@@ -48,6 +54,10 @@ TOPICS = {
     "flushed": LogConfig(flush_messages=2),
     "rolled": LogConfig(internal_segment_bytes=400, segment_bytes=400),
 }
+OF_APPENDS = {"flush_messages", "internal_segment_bytes", "segment_bytes"}
+"""The settings above that judge no batch."""
+OF_PACKING = {"compression_gzip_level", "compression_lz4_level", "compression_zstd_level"}
+"""Settings that are read for batches that a topic packs again, of which there are some above."""
 
 
 def world(**options: Any) -> Api:
@@ -158,6 +168,27 @@ def test_both_ways_answer_and_append_the_same(sent: list[tuple[ProduceRequest, i
         without(patch)
         assert answers == [answered(usual, frame) for frame in frames]
     assert state(short) == state(usual)
+
+
+def test_each_setting_that_judges_a_batch_is_that_of_a_topic_here() -> None:
+    """The short way judges batches by conditions of its own, to which the test of both ways holds it."""
+    read: set[str] = set()
+
+    class Watched(LogConfig):
+        def __getattribute__(self, name: str) -> Any:
+            read.add(name)
+            return super().__getattribute__(name)
+
+    names = {each.name for each in fields(LogConfig)}
+    records = [[Record(0, START_MS + ms, key, b"v" * 90)] for ms in (0, -2000) for key in (b"k", None)]
+    changed: set[str] = set()
+    for config in [*TOPICS.values(), *[LogConfig(compression_type=name) for name in CODEC_OF_SETTING]]:
+        values = {name: getattr(config, name) for name in names}
+        changed |= {name for name, value in values.items() if value != getattr(TOPICS["plain"], name)}
+        for made, codec in itertools.product(records, (0, 3)):
+            with suppress(LogRefused):
+                validate_produce(build_batch(made, compression=codec), Watched(**values), START_MS)
+    assert read & names - OF_PACKING == changed - OF_APPENDS
 
 
 @pytest.fixture
