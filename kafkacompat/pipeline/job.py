@@ -27,7 +27,7 @@ from kafkacompat.pipeline.jobs.validation import (
     validate_json,
     with_window_bounds,
 )
-from kafkacompat.pipeline.options import OF_EVERY_JOB, OPTIONS, RunOptions
+from kafkacompat.pipeline.options import OPTIONS, RunOptions
 from kafkacompat.pipeline.results import one_record_each, rejected_records, with_event_id
 from kafkacompat.pipeline.schemas.reading import MODULES, Format
 from kafkacompat.pipeline.tables import FORMATS, PARQUET, partitioned_by
@@ -123,11 +123,11 @@ class Job:
 
     fields: of the events; event_id (text) and event_time_ms (whole number) must be among them. formats: of the topics
     whose records are not JSON. validate: in place of fields, turns records into the columns of an event and `reason`,
-    as jobs/validation.py does. settings: the options of `pipeline run` that its state and tables depend on. A checkpoint
-    is continued with the same values only. state_version: increased when its state or tables change. A column that is
-    only added counts: Spark reads the schema of the oldest file. continues_from: the earliest state_version whose
-    checkpoint and tables it continues. None: its own alone. reads: the topics of a run, if they depend on its
-    options.
+    as jobs/validation.py does. settings: the options of `pipeline run` that its state and tables depend on, besides
+    OF_EVERY_JOB. A checkpoint is continued with the same values only. state_version: increased when its state or tables
+    change. A column that is only added counts: Spark reads the schema of the oldest file. continues_from: the earliest
+    state_version whose checkpoint and tables it continues. None: its own alone. reads: the topics of a run, if they
+    depend on its options.
     """
 
     name: str
@@ -135,7 +135,7 @@ class Job:
     sinks: tuple[Sink, ...]
     fields: tuple[Field, ...] = ()
     validate: Build | None = None
-    settings: tuple[str, ...] = ("--window", *OF_EVERY_JOB)
+    settings: tuple[str, ...] = ("--window",)
     state_version: int = 1
     continues_from: int | None = None
     reads: Callable[[RunOptions], tuple[str, ...]] | None = None

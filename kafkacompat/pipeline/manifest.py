@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkacompat.pipeline.options import OPTIONS, RunOptions
+from kafkacompat.pipeline.options import OF_EVERY_JOB, OPTIONS, RunOptions
 
 if TYPE_CHECKING:
     from kafkacompat.pipeline.job import Job
@@ -46,7 +46,8 @@ class Manifest:
 
 def manifest_of(job: Job, options: RunOptions, cluster_id: str, topic_ids: Mapping[str, str]) -> Manifest:
     """Return the manifest of a run of this job."""
-    settings = {word: int(getattr(options, OPTIONS[word])) for word in job.settings}
+    words = {*job.settings, *OF_EVERY_JOB}
+    settings = {word: int(getattr(options, OPTIONS[word])) for word in words}
     from_version = job.state_version if job.continues_from is None else job.continues_from
     return Manifest(job.name, job.state_version, settings, cluster_id, dict(topic_ids), from_version)
 
@@ -93,7 +94,8 @@ def difference(kept: Manifest, now: Manifest) -> str | None:
             "earlier ones (continues_from). Run the version of the job that the checkpoint is of"
         )
     for word, value in now.settings.items():
-        if kept.settings.get(word) != value:
+        # A manifest of an earlier release lacks an option that every job has since then.
+        if kept.settings.get(word) != value and not (word in OF_EVERY_JOB and word not in kept.settings):
             return (
                 f"it was started with {word} {kept.settings.get(word, 'unset')}, this run has {word} {value}"
             )

@@ -84,7 +84,7 @@ OPTIONS: Final = {
 """The options that a job's state may depend on (Job.settings), with their names in RunOptions."""
 
 OF_EVERY_JOB: Final = ("--watermark",)
-"""Those that every job depends on. A backfill has the options of a run from the job's manifest alone."""
+"""Those that every job depends on, and no job names. A backfill has the options of a run from the job's manifest alone."""
 
 
 def log_sources(options: RunOptions) -> dict[str, str]:

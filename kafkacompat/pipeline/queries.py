@@ -49,7 +49,7 @@ LOGS: Final = Job(
         Table("logs/events", log_events, is_deduplicated=False, is_one_file=False),
         Topic(topics.LOGS_SUMMARY, log_summary, ("window_start_ms",)),
     ),
-    settings=("--watermark", "--duplicate-horizon"),
+    settings=("--duplicate-horizon",),
 )
 
 # Activity tracking.
@@ -113,7 +113,7 @@ ACTIVITY: Final = Job(
             writes=(topics.ACTIVITY_TOP_PAGES, topics.ACTIVITY_VISITORS),
         ),
     ),
-    settings=("--window", "--session-gap", "--watermark"),
+    settings=("--window", "--session-gap"),
     state_version=2,
 )
 
@@ -157,7 +157,7 @@ METRICS: Final = Job(
             is_deduplicated=False,
         ),
     ),
-    settings=("--window", "--watermark"),
+    settings=("--window",),
     state_version=2,
 )
 

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.fields import Field, Kind, Value
 from kafkacompat.pipeline.job import APPEND, UPDATE, Job, JobProblem, RunOptions, Table, Topic
-from kafkacompat.pipeline.options import OF_EVERY_JOB
 from kafkacompat.pipeline.schemas.reading import Format
 from kafkacompat.pipeline.tables import FORMATS, PARQUET
 
@@ -121,7 +120,7 @@ def job_of(text: str, path: str) -> Job:
             fields=tuple(told.fields),
             sinks=tuple(told.sinks),
             # The lengths of windows are in the SELECT.
-            settings=OF_EVERY_JOB,
+            settings=(),
             state_version=told.state_version,
             continues_from=told.continues_from,
         )

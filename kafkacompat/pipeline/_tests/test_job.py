@@ -20,7 +20,6 @@ from kafkacompat.pipeline import loading, run_command
 from kafkacompat.pipeline._tests.conftest import RECEIVED_MS
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.job import Field, Format, Job, JobProblem, Kind, Query, RunOptions, Table, Topic
-from kafkacompat.pipeline.options import OF_EVERY_JOB
 from kafkacompat.pipeline.queries import ACTIVITY, JOBS, LOGS, METRICS
 from kafkacompat.pipeline.topics import EVENTS, PIPELINE_PROGRESS, RESULTS
 
@@ -103,19 +102,13 @@ def test_the_names_of_checkpoints_and_topics_of_kafkacompats_jobs_stay() -> None
         ("metrics-rejected", None, "append", ("metrics.rejected",)),
     ]
     told = {
-        "logs": (("--watermark", "--duplicate-horizon"), 1, None),
-        "activity": (("--window", "--session-gap", "--watermark"), 2, None),
-        "metrics": (("--window", "--watermark"), 2, None),
+        "logs": (("--duplicate-horizon",), 1, None),
+        "activity": (("--window", "--session-gap"), 2, None),
+        "metrics": (("--window",), 2, None),
     }
     # An increased state_version without continues_from refuses every checkpoint that exists.
     found = {name: (job.settings, job.state_version, job.continues_from) for name, job in JOBS.items()}
     assert found == told
-
-
-def test_every_job_has_the_options_on_which_all_depend() -> None:
-    """A manifest without one of them would let a backfill compute rows with its default. Jobs in SQL have only these."""
-    for job in (*JOBS.values(), orders()):
-        assert set(OF_EVERY_JOB) <= set(job.settings), job.name
 
 
 def test_logs_read_the_topics_of_the_run() -> None:

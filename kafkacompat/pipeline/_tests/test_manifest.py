@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytest.importorskip("pyspark")
 
+from kafkacompat.pipeline.job import Job
 from kafkacompat.pipeline.loading import OWN, load
 from kafkacompat.pipeline.manifest import (
     Manifest,
@@ -24,12 +26,14 @@ from kafkacompat.pipeline.options import (
     DEFAULT_SESSION_GAP_S,
     DEFAULT_WATERMARK_S,
     DEFAULT_WINDOW_S,
+    OF_EVERY_JOB,
     OPTIONS,
     RunOptions,
 )
 from kafkacompat.pipeline.queries import JOBS
 from kafkacompat.pipeline.topics import CONFIGS
 
+REFERENCE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "jobs.md"
 OPTIONS_OF_RUN = RunOptions(jobs=("activity",), checkpoint="c", output="t")
 IDS = {name: f"id of {name}" for name in JOBS["activity"].inputs}
 
@@ -70,11 +74,14 @@ def test_every_job_can_be_run() -> None:
     """One that lacks a row somewhere would end with a KeyError when it is started."""
     assert list(OWN) == list(JOBS)
     for name, job in JOBS.items():
-        assert set(job.settings) <= set(OPTIONS)
+        assert set(job.settings) <= set(OPTIONS) - set(OF_EVERY_JOB)
         assert all(query.name.startswith(f"{name}-") for query in job.queries)
         assert {*job.inputs, *job.outputs} <= set(CONFIGS)
         assert load(name) is job
-        assert manifest_of(job, OPTIONS_OF_RUN, "cluster", {}).settings.keys() == set(job.settings)
+        assert manifest_of(job, OPTIONS_OF_RUN, "cluster", {}).settings.keys() == {
+            *job.settings,
+            *OF_EVERY_JOB,
+        }
     assert set(OPTIONS.values()) <= {field.name for field in fields(RunOptions)}
 
 
@@ -98,6 +105,26 @@ def test_another_window_is_refused_by_both_values(change: dict[str, Any], said: 
 def test_a_setting_that_a_job_does_not_use_may_change() -> None:
     changed = replace(OPTIONS_OF_RUN, session_gap_s=60, duplicate_horizon_s=1)
     assert difference(manifest(job="metrics"), manifest(changed, "metrics")) is None
+
+
+def test_every_job_has_the_options_on_which_all_depend() -> None:
+    """A manifest without one of them would let a backfill compute rows with its default. Earlier releases have left it out."""
+    now = manifest_of(replace(JOBS["metrics"], settings=()), OPTIONS_OF_RUN, "cluster", {})
+    assert now.settings == {word: getattr(OPTIONS_OF_RUN, OPTIONS[word]) for word in OF_EVERY_JOB}
+    for word, value in now.settings.items():
+        assert difference(replace(now, settings={word: value + 1}), now) is not None
+        assert difference(replace(now, settings={}), now) is None
+
+
+def test_the_reference_has_the_settings_of_a_job() -> None:
+    default = next(each.default for each in fields(Job) if each.name == "settings")
+    rest = [word for word in OPTIONS if word not in default and word not in OF_EVERY_JOB]
+    row = next(
+        line for line in REFERENCE.read_text("utf-8").splitlines() if line.startswith("| `settings` |")
+    )
+    assert row.split(" | ")[1] == ", ".join(f"`{word}`" for word in default)
+    assert f"{' and '.join(f'`{word}`' for word in rest)} are the others" in row
+    assert f"{' and '.join(f'`{word}`' for word in OF_EVERY_JOB)} is one of every job" in row
 
 
 def test_another_cluster_job_or_version_is_refused() -> None:

@@ -16,7 +16,6 @@ from kafkacompat.pipeline._tests.conftest import RECEIVED_MS
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.fields import Field, Kind
 from kafkacompat.pipeline.job import Format, RunOptions, Table, Topic
-from kafkacompat.pipeline.options import OF_EVERY_JOB
 from kafkacompat.pipeline.sql_job import SqlProblem, job_of, load_sql
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ SELECT * FROM events;
     assert (job.name, job.inputs, job.state_version) == ("shop_2", ("orders.raw", "orders.avro"), 3)
     assert job.continues_from == 2
     assert job.formats == {"orders.avro": Format.AVRO}
-    assert job.settings == OF_EVERY_JOB
+    assert job.settings == ()
     assert job.fields == (
         Field("event_id", Kind.TEXT, names=True),
         Field("event_time_ms", Kind.INTEGER, least=0, most=1e15),
