@@ -21,11 +21,11 @@ from kafkacompat.pipeline._tests.registry_kit import InMemory, framed
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.fields import Field, Kind
 from kafkacompat.pipeline.schemas import avro as avro_schemas
-from kafkacompat.pipeline.schemas import protobuf, reading
+from kafkacompat.pipeline.schemas import client, protobuf, reading
 from kafkacompat.pipeline.schemas.client import SchemaText
 from kafkacompat.pipeline.schemas.protobuf import ProtobufFile
 from kafkacompat.pipeline.schemas.reading import EventReader, Format, Schemas
-from kafkacompat.pipeline.schemas.wire_format import Malformed, message_indexes, schema_id
+from kafkacompat.pipeline.schemas.wire_format import Malformed, NotRead, message_indexes, schema_id
 
 FIELDS = (
     Field("event_id", Kind.TEXT, names=True),
@@ -515,6 +515,29 @@ def test_each_schema_is_asked_for_once_and_an_unknown_one_again_after_a_while() 
     registry.texts[2] = avro_text(schema)
     assert read(avro(schema, ORDER, 2))[0] is None
     assert registry.asked == [1, 2, 2]
+
+
+OF_THE_CLIENT = [
+    each
+    for each in vars(client).values()
+    if isinstance(each, type) and issubclass(each, NotRead) and each.__module__ == client.__name__
+]
+
+
+@pytest.mark.parametrize("problem", OF_THE_CLIENT)
+def test_a_schema_that_the_client_refuses_is_remembered_with_a_reason_of_the_reference(
+    problem: type[NotRead],
+) -> None:
+    registry = InMemory()
+    registry.texts[2] = problem("why")
+    schemas = Schemas(registry)
+    for _ in range(3):
+        with pytest.raises(Malformed) as failed:
+            schemas.read(Format.AVRO, framed(2, b""))
+        assert str(failed.value) == f"{problem.prefix}why"
+    assert registry.asked == [2]
+    assert problem.prefix
+    assert f"\n| `{problem.prefix}...` |" in REFERENCE.with_name("pipeline.md").read_text("utf-8")
 
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

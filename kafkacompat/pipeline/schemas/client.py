@@ -45,6 +45,8 @@ ABSENT: Final = 404
 class UnknownSchema(NotRead):
     """The registry has no such schema. The message says which."""
 
+    prefix = "unknown schema: "
+
 
 @dataclass(frozen=True, slots=True)
 class RegistrySettings:

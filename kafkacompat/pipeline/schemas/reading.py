@@ -13,18 +13,17 @@ from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.fields import Field, Kind, Value
 from kafkacompat.pipeline.formats.named_fields import Place
 from kafkacompat.pipeline.schemas.avro import AvroSchema, Unusable
-from kafkacompat.pipeline.schemas.client import SchemaText, UnknownSchema
+from kafkacompat.pipeline.schemas.client import SchemaText
 from kafkacompat.pipeline.schemas.protobuf import ProtobufFile, ProtobufMessage
 from kafkacompat.pipeline.schemas.wire_format import Malformed, NotRead, message_indexes, schema_id
 
 SCHEMAS_MAX: Final = 1000
 """Maximum number of schemas that a process keeps."""
 UNKNOWN_MAX: Final = 1000
-"""Maximum number of ids of which it remembers that the registry lacks them. Any bytes may be such an id."""
+"""Maximum number of ids of which it remembers that the registry gives no schema. Any bytes may be such an id."""
 UNKNOWN_S: Final = 10.0
 """For how long it remembers that."""
 
-UNKNOWN_SCHEMA: Final = "unknown schema"
 INCOMPATIBLE: Final = "incompatible schema"
 REASON_CHARACTERS_MAX: Final = 500
 
@@ -47,7 +46,7 @@ class Registry(Protocol):
         """For messages."""
 
     def schema(self, number: int) -> SchemaText:
-        """Return the schema with this id. UnknownSchema."""
+        """Return the schema with this id. UnknownSchema, or another NotRead with a prefix of its own."""
 
 
 class Record(NamedTuple):
@@ -117,8 +116,8 @@ class Schemas:
             return _Unread(unknown[1])
         try:
             text = self._registry.schema(number)
-        except UnknownSchema as problem:
-            reason = f"{UNKNOWN_SCHEMA}: {problem}"
+        except NotRead as problem:
+            reason = f"{problem.prefix}{problem}"
             self._unknown[number] = self._now(), reason
             self._unknown.move_to_end(number)
             if len(self._unknown) > UNKNOWN_MAX:

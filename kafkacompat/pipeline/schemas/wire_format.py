@@ -22,6 +22,8 @@ class NotRead(ValueError):
     PipelineFailed."""
 
     told = "the record is refused"
+    prefix = ""
+    """Before the message of one that a registry raises, in the reason of the records."""
 
 
 class Malformed(NotRead):
