@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 import threading
 from functools import partial
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -28,6 +30,8 @@ from kafkacompat.console.state import MIN_VIEW_INTERVAL_MS, ConsoleState, ViewCa
 from kafkacompat.security.cluster_address import ClusterAddress
 from kafkacompat.security.sasl_client import NO_SECURITY
 
+REFERENCE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "page.md"
+
 
 class Clock:
     def __init__(self) -> None:
@@ -45,6 +49,23 @@ def clock() -> Clock:
 @pytest.fixture
 def state(clock: Clock) -> ConsoleState:
     return ConsoleState(ClusterAddress("broker:9092"), clock(), "run")
+
+
+def test_each_page_leads_to_the_same_views() -> None:
+    found = []
+    for name in (server.PAGE, server.WATCH_PAGE):
+        (nav,) = re.findall(r"<nav .*?</nav>", bytes(static_files()[name].body).decode(), re.DOTALL)
+        links = re.findall(r'<a href="([^"]*)"[^>]*>([^<]*)</a>', nav)
+        found.append([("/" + place.lstrip("/"), title) for place, title in links])
+    assert found[0] == found[1]
+    assert len(found[0]) == nav.count("<a ") > 0
+
+
+def test_each_route_is_in_the_list_and_in_the_reference(state: ConsoleState, clock: Clock) -> None:
+    pages = {"/", "/static/{name}", "/watch", "/api"}
+    served = {route.path for route in server.routes_of(server.Pages(state, clock))}
+    rows = re.findall(r"^\| `(/[^`]*)` \|", REFERENCE.read_text("utf-8"), re.MULTILINE)
+    assert served - pages == server.API.keys() == set(rows)
 
 
 async def test_the_page_and_its_files_are_served_and_nothing_else(state: ConsoleState, clock: Clock) -> None:
