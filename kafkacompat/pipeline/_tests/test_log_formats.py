@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import re
 from itertools import product
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -30,6 +31,13 @@ COMMON = '192.0.2.7 - ann [21/Sep/2026:14:13:20 +0000] "GET /a HTTP/1.1" 200 512
 COMBINED = COMMON + r' "https://example.org/\"x\"" "Mozilla/5.0 (X11)"'
 MAIN = COMBINED + ' "198.51.100.9"'
 VHOST = "www.example.org:443 " + COMBINED
+
+REFERENCE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "log-formats.md"
+
+
+def test_the_reference_has_each_part_with_a_column() -> None:
+    told = REFERENCE.read_text("utf-8").partition("The parts with a column are ")[2].partition(". ")[0]
+    assert sorted(re.findall("`(.*?)`", told)) == sorted(EVENT_PARTS)
 
 
 def line_format(text: str) -> LineFormat:

@@ -30,12 +30,12 @@ _PARTS: Final = {
     "cs-username": "user",
     "cs-method": "method",
     "cs-uri-stem": "path",
+    "cs-version": "protocol",
+    "cs-protocol-version": "protocol",
     "sc-status": "status",
     "sc-bytes": "bytes",
     "cs(Referer)": "referrer",
     "cs(User-Agent)": "user_agent",
-    "cs-version": "protocol",
-    "cs-protocol-version": "protocol",
 }
 _HOSTS: Final = ("x-host-header", "cs-host", "cs(Host)")
 """The fields with the host that the client asked for. CloudFront's cs(Host) is the name of the distribution."""
@@ -143,36 +143,19 @@ def _place(name: str, time: Time | None = None) -> Place:
     return Place((name,), name, time)
 
 
+_OWN: Final = {
+    "time": (_place(DATE_AND_TIME, Time.UTC),),
+    **{
+        part: tuple(_place(name) for name, meant in _PARTS.items() if meant == part)
+        for part in _PARTS.values()
+    },
+    "virtual_host": tuple(map(_place, _HOSTS)),
+    _QUERY: (_place(_QUERY),),
+}
 OWN_FIELDS: Final = FieldsFormat(
     Syntax.W3C,
-    (
-        "time",
-        "client",
-        "user",
-        "method",
-        "path",
-        "protocol",
-        "status",
-        "bytes",
-        "referrer",
-        "user_agent",
-        "virtual_host",
-        _QUERY,
-    ),
-    (
-        (_place(DATE_AND_TIME, Time.UTC),),
-        (_place("c-ip"),),
-        (_place("cs-username"),),
-        (_place("cs-method"),),
-        (_place("cs-uri-stem"),),
-        (_place("cs-version"), _place("cs-protocol-version")),
-        (_place("sc-status"),),
-        (_place("sc-bytes"),),
-        (_place("cs(Referer)"),),
-        (_place("cs(User-Agent)"),),
-        tuple(map(_place, _HOSTS)),
-        (_place(_QUERY),),
-    ),
+    tuple(_OWN),
+    tuple(_OWN.values()),
     query=_QUERY,
 )
 """Lines of any files in the W3C format."""
