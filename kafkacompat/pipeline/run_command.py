@@ -285,7 +285,9 @@ def add_master(parser: argparse.ArgumentParser) -> None:
 def add_cache(parser: argparse.ArgumentParser) -> None:
     """Add the options for Spark's packages and settings."""
     parser.add_argument(
-        "--ivy", metavar="DIR", help="Spark's cache of the connector (its own default: ~/.ivy2.5.2)"
+        "--ivy",
+        metavar="DIR",
+        help="Spark's cache of the connector (its own default is a folder in the home folder)",
     )
     parser.add_argument(
         "--conf",

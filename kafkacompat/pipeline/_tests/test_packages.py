@@ -24,6 +24,9 @@ RELEASE_OF_SPARK = re.compile(
     r"spark-sql-kafka-0-10_2\.13:([\d.]*\d)|pyspark(?:\[\w+\])?==([\d.]*\d)|PySpark (\d+\.\d+\.\d+)"
 )
 
+MINOR_OF_SPARK = re.compile(r"Spark (\d+\.\d+)(?!\.?\d| and later)")
+"""What a page says of the extra's release. What begins with a release is called `and later`."""
+
 
 def rows_below(head: str) -> list[list[str]]:
     """The rows of the table with this head, in the reference."""
@@ -67,6 +70,14 @@ def test_the_documents_name_tested_releases_only() -> None:
     }
     assert {release for _, release in named} == {*releases_tested()}
     assert {release for page, release in named if page == "README.md"} == {of_the_extra()}
+
+
+def test_what_documents_say_of_a_line_of_releases_is_of_that_of_the_extra() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    named = {
+        (page.name, minor) for page in pages for minor in MINOR_OF_SPARK.findall(page.read_text("utf-8"))
+    }
+    assert {minor for _, minor in named} == {of_the_extra().rsplit(".", 1)[0]}, named
 
 
 def test_the_reference_has_the_packages_of_each_tested_release() -> None:
