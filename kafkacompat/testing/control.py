@@ -402,14 +402,20 @@ def _forget_requests(_: Control, held: Controlled, __: dict[str, Any]) -> Any:
     held.kafka.exchanges.clear()
 
 
+def _effects_with(argument: str) -> str:
+    return ", ".join(
+        name for name, effect in EFFECTS.items() if argument in {each.name for each in fields(effect)}
+    )
+
+
 CODES = [code.name for code in ErrorCode if code is not ErrorCode.NONE]
 FAULT_ARGUMENTS = (
     string("fault", "What goes wrong.", required=True, among=[*EFFECTS]),
-    string("code", "error: the name of Kafka's error.", among=CODES),
-    flag("applied", "error, close: the request is carried out nevertheless."),
-    whole("ms", "delay, throttle, slow_disk: for how long.", 0, DELAY_MAX_MS),
-    flag("reply", "delay: the reply, and not the request, is held back."),
-    whole("at", "cut: how many bytes of the reply are sent. Half of them by default."),
+    string("code", f"{_effects_with('code')}: the name of Kafka's error.", among=CODES),
+    flag("applied", f"{_effects_with('applied')}: the request is carried out nevertheless."),
+    whole("ms", f"{_effects_with('ms')}: for how long.", 0, DELAY_MAX_MS),
+    flag("reply", f"{_effects_with('reply')}: the reply, and not the request, is held back."),
+    whole("at", f"{_effects_with('at')}: how many bytes of the reply are sent. Half of them by default."),
     string("api", "Only requests of this API.", among=sorted(APIS_BY_NAME)),
     whole("version", "Only of this version."),
     string("topic", "Only what names this topic, by name or id."),
