@@ -681,7 +681,18 @@ def add_controller(tools: KafkaTools, cluster: Cluster, node: ClusterNode) -> No
     """Run kafka-metadata-quorum add-controller. The leader refuses it until the node has caught up with its log once."""
     add = ["--command-config", str(node.settings_path), "add-controller"]
     said = f"Added controller {node.node_id} with directory id {directory_id(node)}"
-    cluster.wait(lambda: said in quorum(tools, cluster, *add, status=None), f"node {node.node_id} is added")
+    told = [""]
+
+    def is_added() -> bool:
+        told[0] = quorum(tools, cluster, *add, status=None)
+        return said in told[0]
+
+    try:
+        cluster.wait(is_added, f"node {node.node_id} is added")
+    except AssertionError as error:
+        raise AssertionError(
+            f"{error}; the tool says {told[0]!r}, the quorum is {cluster.quorum()}"
+        ) from None
 
 
 def follows(cluster: Cluster, node_id: int) -> None:

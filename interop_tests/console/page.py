@@ -115,22 +115,30 @@ class Page:
         wait_until(probe, f"{selector} can be clicked")
 
     def choose(self, selector: str, text: str) -> None:
-        """Choose an option by its text, when the option exists."""
+        """Choose an option by its text, when the option exists. If it is being redrawn, try again."""
 
         def probe() -> bool:
-            choices = Select(self.element(selector))
-            if text not in [option.text for option in choices.options]:
-                return False
-            choices.select_by_visible_text(text)
-            return True
+            with contextlib.suppress(StaleElementReferenceException, NoSuchElementException):
+                choices = Select(self.element(selector))
+                if text in [option.text for option in choices.options]:
+                    choices.select_by_visible_text(text)
+                    return True
+            return False
 
         wait_until(probe, f"{selector} offers {text}")
 
     def write(self, selector: str, text: str) -> None:
-        """Type into a field."""
-        field = self.element(selector)
-        field.clear()
-        field.send_keys(text)
+        """Type into a field. If it is being redrawn, try again."""
+
+        def probe() -> bool:
+            with contextlib.suppress(StaleElementReferenceException, NoSuchElementException):
+                field = self.element(selector)
+                field.clear()
+                field.send_keys(text)
+                return True
+            return False
+
+        wait_until(probe, f"{selector} can be written to")
 
     def boxes(self, selector: str) -> list[dict[str, float]]:
         """x, y, width and height of every such element that is visible, in the document's CSS pixels."""
