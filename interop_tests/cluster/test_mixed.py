@@ -481,6 +481,9 @@ def leadership_goes_to_and_fro(
         try:
             for work in works:
                 work.wait_for_progress()
+            # Before the only broker that a client knows is killed.
+            serving = {node.node_id for node in cluster.brokers if node.serves}
+            cluster.wait(lambda: all(work.knows(serving) for work in works), f"clients know {serving}")
         except AssertionError as error:
             nodes = [node for node in cluster.brokers if node.is_running]
             seen = {node.node_id: views.ask([node], views.all_partitions) for node in nodes}

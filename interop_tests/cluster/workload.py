@@ -14,7 +14,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -116,6 +116,10 @@ class Work:
             raise AssertionError(f"{error}\n{self.describe()}") from None
         assert not self.failures, f"{self.failures[:3]}\n{self.describe()}"
         return self.progress.longest_gap_s()
+
+    def knows(self, brokers: Collection[int]) -> bool:
+        """Whether its client could ask each of these brokers. librdkafka keeps those it was started with."""
+        return True
 
     def stop(self) -> float:
         """Stop after every sent record is acknowledged. Returns the longest time without progress in seconds."""
@@ -224,6 +228,13 @@ class KafkaPythonWork(Work):
         self.errors = LastLines()
         self.producer: Any = None
 
+    def knows(self, brokers: Collection[int]) -> bool:
+        """Its client asks the brokers of the last metadata and no others. If these are gone, it finds no other one."""
+        return self._known_brokers().issuperset(brokers)
+
+    def _known_brokers(self) -> set[int]:
+        return {each.node_id for each in self.producer._metadata.brokers()}
+
     def describe(self) -> str:
         told = [super().describe(), *self.errors.texts]
         if self.producer is not None:
@@ -241,6 +252,7 @@ class KafkaPythonWork(Work):
                 each and (each.is_done, each.exception)
                 for each in (metadata._refresh_loop_future, metadata._refresh_future)
             ]
+            told.append(f"brokers {self._known_brokers()}")
             told.append(f"leaders {leaders}, ttl {metadata.ttl()} ms, loop and last refresh {refreshes}")
             for each in dict(metadata._manager._conns).values():
                 waiting = len(each.in_flight_requests), len(each._request_buffer), each.paused
