@@ -37,6 +37,8 @@ class PartitionHistory:
     def __init__(self) -> None:
         self.read: set[tuple[int, int]] = set()
         """(partition, number) of each record."""
+        self.ends: dict[int, int] = {}
+        """By partition, the offset after the last record that was read."""
         self.committed: dict[int, int] = {}
         """The highest offset by partition whose commit was acknowledged."""
         self.faults: list[str] = []
@@ -51,6 +53,7 @@ class PartitionHistory:
                         f"{who} reads {partition}: {message.offset()} after {self.committed[partition]} was committed"
                     )
                 self.read.add((partition, number))
+                self.ends[partition] = max(self.ends.get(partition, 0), message.offset() + 1)
 
     def note_committed(self, who: str, done: Sequence[TopicPartition]) -> None:
         with self._lock:
@@ -246,9 +249,13 @@ class Load:
         self._work.stop()
         wanted = {(each, number) for each, count in self._work.sent.items() for number in range(1, count + 1)}
         wait_until(lambda: wanted <= self.ledger.read or self.ledger.faults, "everything is read")
-        # The only writer's numbers start with 1 at offset 0.
         wait_until(
-            lambda: self.ledger.copy() == self._work.sent or self.ledger.faults, "everything is committed"
+            lambda: self.ledger.copy() == self.ledger.ends or self.ledger.faults, "everything is committed"
+        )
+        # The only writer's numbers start with 1 at offset 0. A client that took a new producer epoch may have repeated some.
+        assert self._work.renumbered or self.ledger.ends == self._work.sent, (
+            self.ledger.ends,
+            self._work.describe(),
         )
         self.told()
         for member in self.members + self._gone:
