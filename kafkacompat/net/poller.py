@@ -368,7 +368,7 @@ class Poller:
         self.serving = False
         self._after_all()
         if in_place is not None:
-            # It knows whether the loop has something to do, or learns it from its set before it serves the next ones.
+            # It knows whether the loop has something to do, or learns it from its set. The set may tell of connections first.
             return in_place.loop_is_due or bool(self._left)
         return time_ended_it
 
