@@ -1035,7 +1035,7 @@ class FetchPurgatory:
         """For each fetch that is being read now: the partitions whose end, start or role has changed meanwhile."""
         self.long_fetches: dict[LongFetch, None] = {}
         """The fetches that are being read in steps now."""
-        manager.wakeups.watch(self._advanced)
+        manager.wakeups.watch(self._advanced, self.consumers.by_key, self.long_fetches)
         manager.wakeups.watch_appends(self._appended)
 
     def __len__(self) -> int:

@@ -6,7 +6,7 @@ which watches the changes. Requests, and how followers fetch, are unknown here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sized
 from typing import TYPE_CHECKING
 
 from kafkacompat.deferred import Deferred
@@ -41,14 +41,15 @@ class Wakeups:
         """Of all who are woken."""
         self.produces = ProducePurgatory(cores, clock, timers, self.budget)
         self.deletions = DeleteRecordsPurgatory(cores, clock, timers, self.budget)
-        self._watchers: list[Watcher] = []
+        self._watchers: list[tuple[Watcher, tuple[Sized, ...]]] = []
         self._append_watchers: list[Watcher] = []
         self._held: dict[Key, Partition] | None = None
         self._held_appends: dict[Key, Partition] = {}
 
-    def watch(self, watcher: Watcher) -> None:
-        """Add a callback for an advanced high watermark, and for a changed or ended role."""
-        self._watchers.append(watcher)
+    def watch(self, watcher: Watcher, *among: Sized) -> None:
+        """Add a callback for an advanced high watermark, and for a changed or ended role. It is not called while all that is in
+        `among` is empty: then nobody waits."""
+        self._watchers.append((watcher, among))
 
     def watch_appends(self, watcher: Watcher) -> None:
         """Add a callback for a moved end or log start of a partition with followers, and for a changed or ended role."""
@@ -81,7 +82,10 @@ class Wakeups:
         self._wake((core,))
 
     def _wake(self, cores: Iterable[Partition]) -> None:
-        produces, watchers = self.produces, self._watchers
+        produces = self.produces
+        watchers = [watcher for watcher, among in self._watchers if not among or any(among)]
+        if not watchers and not produces.waiting:
+            return
         for core in cores:
             if produces.waiting:
                 produces.advanced(core)

@@ -14,23 +14,18 @@ from kafkacompat.controller.image import MetadataImage
 from kafkacompat.deferred import Deferred, when_all_done
 from kafkacompat.faults import forget_locals
 from kafkacompat.ids import INTERNAL_TOPICS, TopicPartition
+from kafkacompat.partition import plain_appends
 from kafkacompat.partition.hosted_partitions import HostedPartitions
 from kafkacompat.partition.list_offsets import THIS_NODE, Question, Searches, look_up
 from kafkacompat.partition.log_syncs import Flushes
 from kafkacompat.partition.partition import Partition
+from kafkacompat.partition.plain_appends import NEVER_FLUSH, NO_CODEC, takes_records
 from kafkacompat.partition.purgatories import delete_records_on_leader
 from kafkacompat.partition.service import OffsetLookup, PlainAppends, PlainResult, ProduceResult
 from kafkacompat.ports import LogRefused, RefusedAtSight
 from kafkacompat.records.batch import BatchCorrupt, ValidatedBatch
-from kafkacompat.records.compression import CODEC_OF_SETTING
 from kafkacompat.records.limits import BatchLimits
-from kafkacompat.records.plain_produce import (
-    BatchFacts,
-    PlainAllowance,
-    PlainProduce,
-    TopicSummary,
-    scan_packed,
-)
+from kafkacompat.records.plain_produce import BatchFacts, PlainProduce, scan_packed
 from kafkacompat.records.validate import Allowance, Origin, TooMuchAtOnce, validate_large, validate_produce
 from kafkacompat.tasks import Limit, Overloaded, pause
 from kafkacompat.wire.errors import NONE, ErrorCode
@@ -50,7 +45,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-NEVER_FLUSH = 2**63 - 1
 FIRST_VERSION_WITH_ZSTD = 7
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 ALL_REPLICAS = -1
@@ -105,21 +99,6 @@ def _refused(core: Partition, refused: LogRefused, size_bytes: int) -> ProduceRe
         log_start_offset=-1 if hides_log_start(refused) else core.log.log_start_offset,
         error_message=refused.message,
         record_errors=refused.record_errors,
-    )
-
-
-def _takes(config: LogConfig, summary: TopicSummary, now_ms: int) -> bool:
-    """Whether the settings of a topic take all these batches as they are."""
-    size_max, codecs, earliest_ms, latest_ms, nulls = summary
-    target = CODEC_OF_SETTING.get(config.compression_type)
-    return not (
-        config.message_timestamp_type == "LogAppendTime"
-        or config.flush_messages != NEVER_FLUSH
-        or size_max > config.max_message_bytes
-        or (target is not None and codecs != 1 << target)
-        or latest_ms > now_ms + config.message_timestamp_after_max_ms
-        or earliest_ms < now_ms - config.message_timestamp_before_max_ms
-        or (nulls and "compact" in config.cleanup_policy)
     )
 
 
@@ -271,76 +250,67 @@ class ReplicaManager:
 
     def append_plain(self, request: PlainProduce) -> PlainAppends | None:
         now_ms = self._clock.now_ms()
-        due = self._plain_batches(request, now_ms)
-        if due is None:
+        cores = self._plain_cores(request, now_ms)
+        if cores is None:
             return None
+        topics, frame = request.topics, request.frame
+        batches = topics[0][1] if len(topics) == 1 else [each for _, named, _ in topics for each in named]
         results: list[PlainResult] = []
         are_done = not self._flushes.are_awaited
-        ends: list[int] = []
         held = self.hold_wakeups()
         try:
-            for core, batch, facts in due:
-                # A disk that fails ends the leadership of its other partitions too.
-                if not core.is_leader:
-                    results.append(self._not_led(core.topic_partition, self.core(core.topic_partition)))
-                    continue
-                log, traffic = core.log, core.traffic
-                traffic.produces += 1
-                _, _, _, size, codec, count, _, latest_ms, producer_id, producer_epoch, sequence, _ = facts
-                info = None
+            while len(results) < len(cores):
                 try:
-                    first_offset = log.append_next(
-                        batch,
-                        size,
-                        count,
-                        latest_ms,
-                        producer_id,
-                        producer_epoch,
-                        sequence,
-                        core.leader_epoch,
-                    )
-                    if first_offset < 0:
-                        whole = ValidatedBatch(
-                            batch, codec, count - 1, latest_ms, producer_id, producer_epoch, sequence, count
-                        )
-                        info = log.append_as_leader(whole, core.leader_epoch, now_ms)
-                        first_offset = info.first_offset
+                    if not plain_appends.append_known(frame, cores, batches, results, held, self._tell_of):
+                        are_done = False
                 except (LogRefused, OSError, BatchCorrupt) as failure:
-                    results.append(self._not_appended(core, size, failure))
-                    are_done = False  # the disk that failed may have the others too
-                    continue
-                traffic.messages_in += count
-                traffic.bytes_in += size
-                end = first_offset + count
-                if not core.alone or (info is not None and info.duplicate):
-                    self._tell_of(core, info is not None and info.duplicate)
-                elif not core.is_held_back:
-                    log.set_high_watermark(end)
-                    held[core.topic_partition] = core
-                if log.high_watermark < end:
+                    core, facts = cores[len(results)], batches[len(results)]
+                    core.traffic.produces += 1
+                    result: PlainResult = self._not_appended(core, facts[3], failure)
+                else:
+                    if len(results) == len(cores):
+                        break
+                    core, facts = cores[len(results)], batches[len(results)]
+                    result = self._append_plain_batch(core, facts, frame, now_ms)
+                # A disk that failed may have the others too.
+                if type(result) is not tuple or core.log.high_watermark < result[0] + facts[5]:
                     are_done = False
-                ends.append(end)
-                results.append((first_offset, log.log_start_offset))
+                results.append(result)
         finally:
             self.release_wakeups()
         if are_done:
             return PlainAppends(results, {})
-        appended = [
-            core.topic_partition
-            for (core, _, _), result in zip(due, results, strict=True)
+        ends = {
+            core.topic_partition: result[0] + facts[5]
+            for core, facts, result in zip(cores, batches, results, strict=True)
             if type(result) is tuple
-        ]
-        return PlainAppends(results, dict(zip(appended, ends, strict=True)))
+        }
+        return PlainAppends(results, ends)
 
-    def _plain_batches(
-        self, request: PlainProduce, now_ms: int
-    ) -> list[tuple[Partition, memoryview, BatchFacts]] | None:
-        """The partitions and their batches, checked against the settings of the topics."""
-        frame, by_name, waits = request.frame, self.by_name, request.acks == ALL_REPLICAS
-        if self.hosted.changes or frame.readonly:
+    def _append_plain_batch(
+        self, core: Partition, facts: BatchFacts, frame: memoryview, now_ms: int
+    ) -> PlainResult:
+        """Append a batch that needs a closer look."""
+        # A disk that fails ends the leadership of its other partitions too.
+        if not core.is_leader:
+            return self._not_led(core.topic_partition, self.core(core.topic_partition))
+        core.traffic.produces += 1
+        _, start, end, _, codec, count, _, latest_ms, producer_id, producer_epoch, sequence, _ = facts
+        batch = ValidatedBatch(
+            frame[start:end], codec, count - 1, latest_ms, producer_id, producer_epoch, sequence, count
+        )
+        result = self._append_validated(core, batch, now_ms, None)
+        if result.error is not NONE:
+            return result
+        return result.base_offset, result.log_start_offset
+
+    def _plain_cores(self, request: PlainProduce, now_ms: int) -> list[Partition] | None:
+        """The partitions of the batches, which are checked against the settings of the topics."""
+        by_name, waits = self.by_name, request.acks == ALL_REPLICAS
+        if self.hosted.changes or request.frame.readonly:
             return None
         allowance: Allowance | None = None
-        due = []
+        cores: list[Partition] = []
         for name, batches, summary in request.topics:
             if request.version >= FIRST_VERSION_WITH_TOPIC_IDS:
                 topic = self.hosted.image.topics_by_id.get(name)
@@ -349,37 +319,23 @@ class ReplicaManager:
                 name = topic.name
             if name in INTERNAL_TOPICS:
                 return None
-            config: LogConfig | None = None
-            for facts in batches:
-                core = by_name.get((name, facts[0]))
-                if core is None or not core.is_leader or core.is_read_only or core.is_ending_mirror:
-                    return None
-                if waits and len(core.isr) < len(core.replicas) and not core.has_min_isr():
-                    return None
-                its_config = core.log.config
-                if its_config is not config:
-                    config = its_config
-                    if not _takes(config, summary, now_ms):
-                        return None
-                batch = frame[facts[1] : facts[2]]
-                codec = facts[4]
-                if codec and config.max_decompressed_message_bytes < PlainAllowance.unpacked_bytes:
-                    return None
-                if not facts[11]:
+            first = len(cores)
+            if not plain_appends.find_cores(by_name, name, batches, waits, summary, now_ms, cores):
+                return None
+            if summary[1] == NO_CODEC:
+                continue
+            for core, facts in zip(cores[first:], batches, strict=True):
+                if facts[11]:
+                    continue
+                if allowance is None:
+                    allowance = request.allowance()
                     if allowance is None:
-                        allowance = request.allowance()
-                        if allowance is None:
-                            return None
-                    found = scan_packed(batch, codec, facts[5], facts[6], facts[7], self.limits, allowance)
-                    if found is None:
                         return None
-                    earliest_ms, nulls = found
-                    if earliest_ms < now_ms - config.message_timestamp_before_max_ms or (
-                        nulls and "compact" in config.cleanup_policy
-                    ):
-                        return None
-                due.append((core, batch, facts))
-        return due
+                batch = request.frame[facts[1] : facts[2]]
+                found = scan_packed(batch, facts[4], facts[5], facts[6], facts[7], self.limits, allowance)
+                if found is None or not takes_records(core.log.config, found, now_ms):
+                    return None
+        return cores
 
     def validate(
         self, partition: TopicPartition, records: Buffer, api_version: int

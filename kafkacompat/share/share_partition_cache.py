@@ -237,7 +237,7 @@ class SharePartitionCache:
         if not self._is_watching:
             # Not before a first share fetch: this is called for each append.
             self._is_watching = True
-            self._manager.wakeups.watch(self._moved)
+            self._manager.wakeups.watch(self._moved, self._by_name)
         full_key = SharePartitionKey(group_id, *key)
         settings = partial(self._settings.of, group_id)
         led = LedPartition(full_key, name, partition, settings)

@@ -1,0 +1,120 @@
+"""The walk over the batches of a plain Produce: their partitions and what the settings of these take, then the appends.
+
+records/plain_produce has read the request. A batch that needs a closer look, such as the first one of a producer, ends the second
+walk before any effect of that batch, and ReplicaManager goes on with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from kafkacompat.records.compression import CODEC_OF_SETTING
+from kafkacompat.records.plain_produce import BatchFacts, PlainAllowance, TopicSummary
+
+if TYPE_CHECKING:
+    from kafkacompat.config import LogConfig
+    from kafkacompat.partition.partition import Partition
+
+NEVER_FLUSH = 2**63 - 1
+NO_CODEC = 1 << 0
+"""The codecs of a topic's summary if all its batches are without."""
+
+
+def takes_batches(config: LogConfig, summary: TopicSummary, now_ms: int) -> bool:
+    """Whether the settings of a topic take all these batches as they are."""
+    size_max, codecs, earliest_ms, latest_ms, nulls = summary
+    target = CODEC_OF_SETTING.get(config.compression_type)
+    return not (
+        config.message_timestamp_type == "LogAppendTime"
+        or config.flush_messages != NEVER_FLUSH
+        or size_max > config.max_message_bytes
+        or (target is not None and codecs != 1 << target)
+        or latest_ms > now_ms + config.message_timestamp_after_max_ms
+        or earliest_ms < now_ms - config.message_timestamp_before_max_ms
+        or (nulls and "compact" in config.cleanup_policy)
+        or (codecs != NO_CODEC and config.max_decompressed_message_bytes < PlainAllowance.unpacked_bytes)
+    )
+
+
+def takes_records(config: LogConfig, found: tuple[int, int], now_ms: int) -> bool:
+    """The same of what the records of a batch have told that were read later: the earliest timestamp, and whether a key is null."""
+    earliest_ms, nulls = found
+    return earliest_ms >= now_ms - config.message_timestamp_before_max_ms and not (
+        nulls and "compact" in config.cleanup_policy
+    )
+
+
+def find_cores(
+    by_name: Mapping[tuple[str, int], Partition],
+    name: str,
+    batches: list[BatchFacts],
+    waits: bool,
+    summary: TopicSummary,
+    now_ms: int,
+    cores: list[Partition],
+) -> bool:
+    """Add the partitions of the batches of one topic. False if one of them does not take its batch as it is. `waits`: the
+    request waits for all replicas."""
+    config: LogConfig | None = None
+    for facts in batches:
+        core = by_name.get((name, facts[0]))
+        if core is None or not core.is_leader or core.is_read_only or core.is_ending_mirror:
+            return False
+        if waits and len(core.isr) < len(core.replicas) and not core.has_min_isr():
+            return False
+        its_config = core.log.config
+        if its_config is not config:
+            config = its_config
+            if not takes_batches(config, summary, now_ms):
+                return False
+        cores.append(core)
+    return True
+
+
+def append_known(
+    frame: memoryview,
+    cores: list[Partition],
+    batches: list[BatchFacts],
+    results: list[Any],
+    held: dict[tuple[str, int], Partition],
+    tell_of: Callable[[Partition, bool], None],
+) -> bool:
+    """Append the batches, from the first one without a result on, to one that needs a closer look. Adds to the results the
+    offset of the first record and the log start. Returns whether each of these batches is below the high watermark.
+
+    Partitions without followers that may have advanced are added to `held`. `tell_of` is told of each other partition. What
+    the log raises is about the first batch without a result.
+    """
+    are_done = True
+    for at in range(len(results), len(cores)):
+        core, facts = cores[at], batches[at]
+        if not core.is_leader:
+            break
+        log = core.log
+        first_offset = log.append_next(
+            frame[facts[1] : facts[2]],
+            facts[3],
+            facts[5],
+            facts[7],
+            facts[8],
+            facts[9],
+            facts[10],
+            core.leader_epoch,
+        )
+        if first_offset < 0:
+            break
+        end = first_offset + facts[5]
+        traffic = core.traffic
+        traffic.produces += 1
+        traffic.messages_in += facts[5]
+        traffic.bytes_in += facts[3]
+        if not core.alone:
+            tell_of(core, False)
+        elif not core.is_held_back:
+            log.set_high_watermark(end)
+            held[core.topic_partition] = core
+        if log.high_watermark < end:
+            are_done = False
+        results.append((first_offset, log.log_start_offset))
+    return are_done
