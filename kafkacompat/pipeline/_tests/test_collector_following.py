@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kafkacompat.pipeline.collector.followed import Chunk, Mark, Saved
 from kafkacompat.pipeline.collector.following import MOST_LOOKS, SETTLE_LOOKS, Following, Look
-from kafkacompat.pipeline.collector.identity import HEAD_BYTES, fingerprint, is_compressed
+from kafkacompat.pipeline.collector.identity import HEAD_BYTES, fingerprint
 from kafkacompat.pipeline.collector.lines import RECORD_LINES_MAX, Line, LineCutter, RecordCutter
 from kafkacompat.pipeline.collector.saved_state import StateUnreadable, decode, encode
 
@@ -381,11 +381,6 @@ def test_a_fingerprint_does_not_change_while_the_file_grows() -> None:
     assert fingerprint(b"no newline yet") is None
     assert fingerprint(b"a line\n") == fingerprint(b"a line\nand more\n") != fingerprint(b"b line\n")
     assert fingerprint(b"x" * HEAD_BYTES) == fingerprint(b"x" * 2 * HEAD_BYTES + b"\n")
-
-
-def test_packed_leftovers_are_known_by_their_names() -> None:
-    assert is_compressed("/var/log/access.log.2.gz")
-    assert not is_compressed("/var/log/access.log.2")
 
 
 @given(st.lists(st.binary(max_size=30), max_size=10), st.integers(1, 12), st.integers(1, 9))

@@ -17,7 +17,7 @@ from typing import Final
 
 from kafkacompat.pipeline.collector.followed import Read, Saved
 from kafkacompat.pipeline.collector.following import Key, Look
-from kafkacompat.pipeline.collector.identity import is_compressed
+from kafkacompat.pipeline.collector.packed import is_compressed
 
 MAX_FILES: Final = 1000
 """The maximum number of files followed by name. Further files are refused and counted.

@@ -16,14 +16,6 @@ HEAD_BYTES: Final = 256
 CHECK_BYTES: Final = 1024
 """The bytes before a position that are compared before reading continues there, to check that the content is unchanged."""
 
-COMPRESSED_SUFFIXES: Final = (".gz", ".bz2", ".xz", ".zst", ".zip", ".lz4", ".lzma", ".Z", ".br")
-"""Suffixes of compressed rotated files. Their lines were shipped before the compression."""
-
-
-def is_compressed(path: str) -> bool:
-    """Whether the name is that of a compressed rotated file."""
-    return path.endswith(COMPRESSED_SUFFIXES)
-
 
 def fingerprint(head: bytes) -> str | None:
     """Return 16 hexadecimal digits for the first line of a file, cut at HEAD_BYTES. None while the first line is

@@ -71,7 +71,10 @@ OPENERS: Final[dict[str, Callable[[BinaryIO], AbstractContextManager[Content]]]]
     ".lzma": lzma.LZMAFile,
     ".zst": lambda file: contextlib.nullcontext(_ZstandardContent(file)),
 }
-"""The formats that can be read. Files in other formats are not read."""
+"""The formats that can be read, by the suffixes of their files."""
+
+NOT_READ: Final = (".zip", ".lz4", ".Z", ".br")
+"""Suffixes of other compressed rotated files, which are neither read nor followed."""
 
 UNREADABLE: Final = (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError, MemoryError)
 """MemoryError: the head of a file, perhaps a damaged one, may require a dictionary larger than the memory."""
@@ -86,6 +89,11 @@ contain any amount."""
 
 class UnpackingStopped(Exception):
     """The collector is stopping. The next run decompresses the file."""
+
+
+def is_compressed(path: str) -> bool:
+    """Whether the name is that of a compressed rotated file. Its lines were shipped before the compression."""
+    return path.endswith((*OPENERS, *NOT_READ))
 
 
 def beginnings(paths: Iterable[str]) -> dict[str, str]:
