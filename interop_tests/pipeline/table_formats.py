@@ -81,23 +81,30 @@ def send(bootstrap: str, number: int) -> None:
     assert producer.flush(30) == 0
 
 
-def forget_table_commits(output: Path) -> None:
-    """Each table as it was before its last commit. The files of the batch stay."""
-    last = max(output.glob("shop/parquet/_spark_metadata/[0-9]*"))
+def forget_parquet(table: Path) -> None:
+    last = max(table.glob("_spark_metadata/[0-9]*"))
     for path in (last, last.with_name(f".{last.name}.crc")):
         path.unlink(missing_ok=True)
-    log = output / "shop/delta/_delta_log"
+
+
+def forget_delta(table: Path) -> None:
+    log = table / "_delta_log"
     last = max(log.glob("*.json"))
     for path in (last, log / f".{last.name}.crc", last.with_suffix(".crc"), log / f".{last.stem}.crc.crc"):
         path.unlink(missing_ok=True)
-    if ICEBERG not in FORMATS:
-        return
-    metadata = output / "shop/iceberg/metadata"
+
+
+def forget_iceberg(table: Path) -> None:
+    metadata = table / "metadata"
     hint = metadata / "version-hint.text"
     version = int(hint.read_text())
     metadata.joinpath(f"v{version}.metadata.json").unlink()
     hint.write_text(str(version - 1))
     metadata.joinpath(".version-hint.text.crc").unlink(missing_ok=True)
+
+
+FORGET = {PARQUET: forget_parquet, DELTA: forget_delta, ICEBERG: forget_iceberg}
+"""What makes each table as it was before its last commit. The files of the batch stay."""
 
 
 def run(session: SparkSession, queries: list[Query], options: RunOptions) -> None:
@@ -174,8 +181,8 @@ def run_with_maintenance(bootstrap: str, session: SparkSession, options: RunOpti
 def run_with_more_columns(
     bootstrap: str, session: SparkSession, options: RunOptions
 ) -> tuple[dict[str, int], dict[str, str]]:
-    """A run with a column that is added, and for Delta and Iceberg one in which it has another type. Return for each format how
-    many rows have the column, and for the latter how it fails."""
+    """A run with a column that is added, and for all formats but Parquet one in which it has another type. Return for each format
+    how many rows have the column, and for the latter how it fails."""
     output = Path(options.output)
     send(bootstrap, 8)
     run(session, with_columns("'web' AS shop"), options)
@@ -205,7 +212,8 @@ def main(bootstrap: str, folder: str) -> None:
         if number in (1, 2):
             forget_last_commits(Path(options.checkpoint), "shop")
         if number == 2:
-            forget_table_commits(Path(options.output))
+            for form in FORMATS:
+                FORGET[form](Path(options.output, "shop", form))
     output = Path(options.output)
     found = [{form: rows(session, form, output) for form in FORMATS}]
     refused = refusals(session, options)
