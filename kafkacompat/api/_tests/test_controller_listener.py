@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +15,7 @@ from kafkacompat.api._tests.kit import Api, FirstRandom, pauseless
 from kafkacompat.api._tests.test_access import authorizer
 from kafkacompat.api.context import ControllerNode
 from kafkacompat.api.dispatch import ApiDispatcher
-from kafkacompat.api.registry import CONTROLLER_APIS, CONTROLLER_ENTRIES
+from kafkacompat.api.registry import CONTROLLER_APIS, CONTROLLER_ENTRIES, ENTRIES
 from kafkacompat.api.request_context import NotController, RequestContext
 from kafkacompat.config import ServerConfig
 from kafkacompat.controller.features import SUPPORTED_FEATURES
@@ -23,6 +26,7 @@ from kafkacompat.wire.apis import APIS, response_class
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.headers import parse_response_header, request_header_bytes
+from kafkacompat.wire.message import Message, Struct
 from kafkacompat.wire.messages.add_raft_voter_request import AddRaftVoterRequest
 from kafkacompat.wire.messages.api_versions_request import ApiVersionsRequest
 from kafkacompat.wire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
@@ -47,6 +51,7 @@ from kafkacompat.wire.messages.vote_response import VoteResponse
 from kafkacompat.wire.principal import encode_principal
 
 LISTENER = "CONTROLLER"
+PACKAGE = Path(__file__).resolve().parents[2]
 
 
 class Quorum:
@@ -388,3 +393,58 @@ def test_a_call_of_this_node_itself_needs_no_bytes() -> None:
         refused.result()
     w.controller.answer = response = CreateTopicsResponse()
     assert w.dispatcher.call(context, CreateTopicsRequest()).result() is response
+
+
+ANSWERED_BY = {"quorum_fetch": "raft/wire_server.py"}
+"""Of the handlers of controllers whose responses another module makes."""
+OF_EVERY_RESPONSE = {"throttle_time_ms"}
+"""The dispatcher sets it."""
+LEFT_OUT = {
+    # The metadata log has no sessions, no transactions, and one replica that is read from. Controllers have no racks.
+    "quorum_fetch": {
+        "session_id",
+        "aborted_transactions",
+        "producer_id",
+        "first_offset",
+        "last_stable_offset",
+        "preferred_read_replica",
+        "rack",
+    },
+    # Nothing is migrated from ZooKeeper.
+    "controller_api_versions": {"zk_migration_ready"},
+    # Controllers have no racks, and are not fenced.
+    "describe_controllers": {"rack", "is_fenced"},
+}
+"""What controllers do not tell."""
+
+
+def set_in(module: str) -> set[str]:
+    """The fields that a module gives to a constructor, or sets later."""
+    nodes = list(ast.walk(ast.parse((PACKAGE / module).read_text(encoding="utf-8"))))
+    given = {each.arg for each in nodes if isinstance(each, ast.keyword) and each.arg is not None}
+    return given | {
+        each.attr for each in nodes if isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Store)
+    }
+
+
+def fields_of(response: type[Message]) -> set[str]:
+    structs = vars(sys.modules[response.__module__]).values()
+    return {
+        name
+        for each in structs
+        if isinstance(each, type) and issubclass(each, Struct)
+        for name in each.field_names()
+    }
+
+
+def test_controllers_answer_with_each_field_of_an_api_that_has_another_handler_on_brokers() -> None:
+    of_brokers = {entry.key: entry.module for entry in ENTRIES}
+    other = [each for each in CONTROLLER_ENTRIES if of_brokers.get(each.key, each.module) != each.module]
+    assert len(other) >= 3
+    for entry in other:
+        module = ANSWERED_BY.get(entry.module, f"api/{entry.module}.py")
+        missing = fields_of(response_class(entry.key)) - OF_EVERY_RESPONSE - set_in(module)
+        assert missing == LEFT_OUT[entry.module], (
+            f"{entry.name}: kafkacompat/{module} answers on controller listeners, api/{of_brokers[entry.key]}.py on those of "
+            "brokers: a field is set in both, or stands in LEFT_OUT"
+        )
