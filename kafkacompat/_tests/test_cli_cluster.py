@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkacompat.cli import node as node_command
-from kafkacompat.cli.cluster import start_all
+from kafkacompat.cli.cluster import ANY_ACTION, OF_ACTION, add_arguments, load_same, run, start_all
 from kafkacompat.cli.cluster_files import (
     BOTH,
     BROKER,
@@ -367,3 +367,60 @@ def test_progress_in_bytes_and_replicas() -> None:
         == "9.0 MB of 20.0 MB, 1 of 4 replicas, 2.5 MB/s, 4 s left"
     )
     assert progress_text(0, 20_000_000, 0, 4, 0, 0.0) == "0.0 MB of 20.0 MB, 0 of 4 replicas, 0.0 MB/s"
+
+
+GIVEN = {
+    "nodes": ["--nodes", "4"],
+    "port": ["--port", "9192"],
+    "racks": ["--racks", "a,b"],
+    "secure": ["--secure"],
+    "override": ["--override", "num.partitions=7"],
+    "brokers": ["--brokers", "2"],
+    "throttle": ["--throttle", "1000"],
+    "log_max_bytes": ["--log-max-bytes", "5000"],
+    "log_backups": ["--log-backups", "3"],
+    "log_format": ["--log-format", "json"],
+    "command_config": ["--command-config", "admin.properties"],
+}
+"""The options of `kafkacompat cluster`, each with another value than a cluster has."""
+ANY_TIME = {"log_max_bytes", "log_backups", "log_format", "command_config"}
+"""Those that an existing cluster takes at each start."""
+
+
+def cluster_arguments(data: Path, *words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return parser.parse_args([*words, "--data", str(data)])
+
+
+def test_each_option_of_the_command_is_tried_here(tmp_path: Path) -> None:
+    assert {*GIVEN, "data", "action"} == set(vars(cluster_arguments(tmp_path)))
+    assert {name for names in OF_ACTION.values() for name in names} | {*ANY_ACTION} == {*GIVEN, "data"}
+
+
+@pytest.mark.parametrize("option", GIVEN)
+@pytest.mark.parametrize("action", [action for action in OF_ACTION if action is not None])
+def test_an_action_refuses_an_option_of_another(
+    action: str, option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = cluster_arguments(tmp_path, action, *GIVEN[option])
+    if action == "resize" and option != "brokers":
+        given.brokers = 2
+    assert run(given) == 1
+    is_refused = (
+        f"{GIVEN[option][0]} is no option of `kafkacompat cluster {action}`" in capsys.readouterr().err
+    )
+    assert is_refused == (option not in (*OF_ACTION[action], *ANY_ACTION))
+
+
+@pytest.mark.parametrize("option", OF_ACTION[None])
+def test_an_option_of_a_new_cluster_is_not_ignored_by_one_that_is_there(option: str, tmp_path: Path) -> None:
+    files = ClusterFiles(tmp_path)
+    files.save(layout())
+    assert load_same(files, cluster_arguments(tmp_path)) == layout()
+    given = cluster_arguments(tmp_path, *GIVEN[option])
+    if option in ANY_TIME:
+        assert load_same(files, given) == layout()
+    else:
+        with pytest.raises(CommandFailed, match=f"{GIVEN[option][0]}|`kafkacompat node add`"):
+            load_same(files, given)

@@ -35,6 +35,15 @@ START_INTERVAL_S = 0.1
 START_TIMEOUT_S = 60.0
 EVENTS_SHOWN_MAX = 6
 
+ANY_ACTION = ("data", "command_config")
+OF_ACTION = {
+    None: ("nodes", "port", "racks", "secure", "override", "log_max_bytes", "log_backups", "log_format"),
+    "status": (),
+    "stop": (),
+    "resize": ("brokers", "throttle"),
+}
+"""The options that each action takes, besides ANY_ACTION. It refuses the others."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
@@ -46,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "action",
         nargs="?",
-        choices=("status", "stop", "resize"),
+        choices=[action for action in OF_ACTION if action is not None],
         help="status: print the state once; stop: stop all nodes; resize: change the number of brokers of a "
         "`kafkacompat start --brokers` while it runs, and move partitions (default: run the cluster)",
     )
@@ -104,9 +113,10 @@ def add_data(parser: argparse.ArgumentParser) -> None:
 @failing_clearly
 def run(arguments: argparse.Namespace) -> int:
     files = ClusterFiles(arguments.data, arguments.command_config)
-    if (arguments.action == "resize") != (arguments.brokers is not None):
-        raise CommandFailed("`kafkacompat cluster resize` takes --brokers, and nothing else does")
+    refuse_others(arguments)
     if arguments.action == "resize":
+        if arguments.brokers is None:
+            raise CommandFailed("`kafkacompat cluster resize` needs --brokers")
         from kafkacompat.cli.resize import resize
 
         resize(files, arguments.brokers, arguments.throttle)
@@ -120,6 +130,17 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     with files.locked("running", f"`kafkacompat cluster` runs in {files.root} already"):
         return run_cluster(files, arguments)
+
+
+def refuse_others(arguments: argparse.Namespace) -> None:
+    """Raise CommandFailed for an option that the action would ignore."""
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    taken = ("action", *ANY_ACTION, *OF_ACTION[arguments.action])
+    for name, default in vars(parser.parse_args([])).items():
+        if name not in taken and getattr(arguments, name) != default:
+            command = " ".join(filter(None, ("kafkacompat cluster", arguments.action)))
+            raise CommandFailed(f"--{name.replace('_', '-')} is no option of `{command}`")
 
 
 def show_status(files: ClusterFiles) -> int:
