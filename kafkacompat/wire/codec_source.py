@@ -4,7 +4,8 @@ The source is flat: nested structs and arrays are inlined. A run of fixed-size f
 that follows, is one struct call.
 
 A decoder raises only WireError, for any bytes. A length is compared with the bytes that are left before anything is
-allocated. In steps, the function is a generator, for requests so large that the loop needs turns in between. It yields after
+allocated. A slice has no more bytes than are there, so a string that is cut off is found by the next read, or at the end of
+the message. In steps, the function is a generator, for requests so large that the loop needs turns in between. It yields after
 each STEP_UNITS of work, and limits the elements of all arrays. A unit is about a microsecond: one decoded element, 16
 numbers, two bytes of unknown tags, or 256 bytes of text.
 
@@ -162,6 +163,7 @@ class DecoderSource(FieldsSource):
         self.depth += 1
         root = self.struct(spec.root)
         self.flush()
+        self.emit("if position > end: raise WireError('a length runs past the end')")
         self.emit(f"return {root}, position")
         self.depth -= 1
         self.emit("except (StructError, IndexError, UnicodeDecodeError) as error:")
@@ -232,32 +234,29 @@ class DecoderSource(FieldsSource):
         self.emit(f"{target} = {inner}")
         self.depth -= 1
 
-    def length(self, compact: bool, legacy_letter: str) -> tuple[str, str, str]:
-        """Read a length. Return its variable, the condition that it is not null, and the condition that it is null."""
+    def length(self, compact: bool, legacy_letter: str, most: str) -> str:
+        """Read a length, and return its variable. A compact one is the length plus one, 0 for null. One that takes more than a byte
+        is compared with `most`, an expression."""
         n = self.fresh("n")
         self.run.append((n, "B" if compact else legacy_letter))
         self.flush()
         if compact:
-            self.emit(f"if {n} > 127: {n}, position = uvarint(buffer, position - 1)")
-            self.emit(f"{n} -= 1")
-        return n, f"{n} >= 0", f"{n} == -1"
-
-    def otherwise_null(self, target: str, n: str, what: str, nullable: bool) -> None:
-        if nullable:
-            self.emit(f"elif {n} == -1: {target} = None")
-        self.emit(f"else: raise WireError(f'{what} of length {{{n}}}')")
+            self.emit(f"if {n} > 127:")
+            self.emit(f"    {n}, position = uvarint(buffer, position - 1)")
+            if most:
+                self.emit(f"    if {n} > {most} + 1: raise WireError(f'a length of {{{n} - 1}}')")
+        return n
 
     def variable(self, target: str, kind: str, compact: bool, nullable: bool) -> None:
         """Read a string, bytes or records."""
-        n, present, _ = self.length(compact, "h" if kind == "string" else "i")
+        n = self.length(
+            compact, "h" if kind == "string" else "i", f"{MAX_STRING_BYTES}" if kind == "string" else ""
+        )
         e = self.fresh("e")
-        self.emit(f"if {present}:")
+        self.emit(f"if {n}:" if compact else f"if {n} >= 0:")
         self.depth += 1
-        self.emit(f"{e} = position + {n}")
-        self.emit(f"if {e} > end: raise WireError(f'{kind} of length {{{n}}} runs past the end')")
+        self.emit(f"{e} = position + {n} - 1" if compact else f"{e} = position + {n}")
         if kind == "string":
-            if compact:
-                self.emit(f"if {n} > {MAX_STRING_BYTES}: raise WireError(f'string of length {{{n}}}')")
             self.charge(f"{n} >> 8")
             self.emit(f"{target} = str(buffer[position:{e}], 'utf-8'); position = {e}")
         elif kind == "bytes":
@@ -265,13 +264,17 @@ class DecoderSource(FieldsSource):
         else:
             self.emit(f"{target} = buffer[position:{e}]; position = {e}")
         self.depth -= 1
-        self.otherwise_null(target, n, kind, nullable)
+        if nullable:
+            self.emit(f"elif {n} == {0 if compact else -1}: {target} = None")
+        self.emit(f"else: raise WireError(f'{kind} of length {{{n}}}')")
 
     def array(self, target: str, field: FieldSpec, compact: bool, nullable: bool) -> None:
-        n, present, _ = self.length(compact, "i")
-        self.emit(f"if {present}:")
-        self.depth += 1
         letter = FIXED_TYPES.get(field.kind, "")
+        n = self.length(compact, "i", "" if letter else "end - position")
+        if compact:
+            self.emit(f"{n} -= 1")
+        self.emit(f"if {n} >= 0:")
+        self.depth += 1
         if letter:
             e = self.fresh("e")
             self.emit(f"{e} = position + {n} * {size_of(letter)}")
@@ -287,17 +290,17 @@ class DecoderSource(FieldsSource):
             self.emit(f"position = {e}")
         else:
             items = self.fresh("a")
-            add = self.fresh("add")
-            self.emit(
-                f"if {n} > end - position: raise WireError(f'array of length {{{n}}} runs past the end')"
-            )
+            if not compact:  # elements of a compact one have at least a byte
+                self.emit(
+                    f"if {n} > end - position: raise WireError(f'array of length {{{n}}} runs past the end')"
+                )
             self.count_elements(n)
             packed = (
                 field.struct is not None and self.flexible and one_by_one.may_be(field.struct, self.version)
             )
             if packed:
                 self.one_by_one(items, field, n)
-            self.emit(f"{items} = []; {add} = {items}.append")
+            self.emit(f"{items} = []")
             self.emit(f"for _ in range({n}):")
             self.depth += 1
             if field.struct is not None:
@@ -306,14 +309,16 @@ class DecoderSource(FieldsSource):
                 item = self.fresh("v")
                 self.variable(item, field.kind, compact, False)
             self.flush()
-            self.emit(f"{add}({item})")
+            self.emit(f"{items}.append({item})")
             if self.in_steps:
                 self.emit("units -= 1")
                 self.emit(f"if units < 0: units = {STEP_UNITS}; yield {TURN_COST}")
             self.depth -= 2 if packed else 1
             self.emit(f"{target} = {items}")
         self.depth -= 1
-        self.otherwise_null(target, n, "array", nullable)
+        if nullable:
+            self.emit(f"elif {n} == -1: {target} = None")
+        self.emit(f"else: raise WireError(f'array of length {{{n}}}')")
 
     def one_by_one(self, items: str, field: FieldSpec, n: str) -> None:
         """Read acknowledgement batches of one offset each. What is emitted next reads them one after the other."""

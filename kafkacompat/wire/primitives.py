@@ -20,25 +20,25 @@ ARRAY_MAX = 1_000_000
 
 def read_uvarint(buffer: ByteSequence, position: int) -> tuple[int, int]:
     """Read an unsigned varint of at most 32 bits."""
-    end = len(buffer)
-    if position < end:
+    try:
         value = buffer[position]
         if value < 128:
             return value, position + 1
+        byte = buffer[position + 1]
+        if byte < 128:
+            return value & 127 | byte << 7, position + 2
         value &= 127
         for shift in (7, 14, 21, 28):
             position += 1
-            if position >= end:
-                break
             byte = buffer[position]
             value |= (byte & 127) << shift
             if byte < 128:
                 if value > 0xFFFFFFFF:
                     raise WireError("a varint does not fit 32 bits")
                 return value, position + 1
-        else:
-            raise WireError("a varint is longer than 5 bytes")
-    raise WireError("truncated in a varint")
+    except IndexError:
+        raise WireError("truncated in a varint") from None
+    raise WireError("a varint is longer than 5 bytes")
 
 
 def write_uvarint(out: bytearray, value: int) -> None:
