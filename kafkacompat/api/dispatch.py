@@ -76,23 +76,9 @@ class ApiDispatcher:
         """By connection id: the blocking request that waits for its answer. A connection has at most one."""
 
     def dispatch(self, connection: ConnectionInfo, frame: memoryview) -> Reply | Pending | None:
-        start = request_start(frame)
-        route = self._routes.get(start[:2])
+        start = key, version, correlation_id = request_start(frame)
+        route = self._routes.get((key, version))
         body, node = None, self._node
-        if (
-            route is not None
-            and route.repeats is not None
-            and len(frame) <= SIZE_MAX
-            and node.authorizer is None
-            and not node.quotas.is_active
-        ):
-            body = bytes(frame[AFTER_CORRELATION_ID:])
-            repeat = route.repeats.find(body)
-            if repeat is not None:
-                reply = self._answered_again(connection, route, repeat, frame, start)
-                if reply is not None:
-                    return reply
-                route.repeats.forget(body)
         if route is None:
             header = rest_of_header(frame, *start)
             try:
@@ -105,11 +91,24 @@ class ApiDispatcher:
                 if node.provisions is None or node.provisions.is_complete or not came_of_an_import(error):
                     raise
                 return self._dispatch_later(connection, frame, node.provisions)
+        elif (
+            route.repeats is not None
+            and len(frame) <= SIZE_MAX
+            and node.authorizer is None
+            and not node.quotas.is_active
+        ):
+            body = bytes(frame[AFTER_CORRELATION_ID:])
+            repeat = route.repeats.find(body)
+            if repeat is not None:
+                reply = self._answered_again(connection, route, repeat, frame, start)
+                if reply is not None:
+                    return reply
+                route.repeats.forget(body)
         client_id, position = _client_id(connection, route, frame, start)
         context = RequestContext(
-            route.key,
-            route.version,
-            start[2],
+            key,
+            version,
+            correlation_id,
             client_id,
             connection.connection_id,
             connection.listener_name,

@@ -113,6 +113,7 @@ class Route:
         "error_response",
         "function",
         "has_tagged_header",
+        "header_bytes",
         "is_exempt_from_request_quota",
         "is_served",
         "key",
@@ -169,6 +170,7 @@ class Route:
         self.has_tagged_header = version >= APIS[key].request_flexible_min
         flexible = version >= APIS[key].response_flexible_min
         self.prefix = FLEXIBLE_PREFIX if flexible else PREFIX
+        self.header_bytes = self.prefix.size - SIZE.size
 
     # A node's requests to itself are not encoded, and generating a codec takes milliseconds.
 
@@ -182,19 +184,16 @@ class Route:
 
     def reply(self, correlation_id: int, message: Message) -> Reply:
         """Return the message after size and header. Raises EncodeError if this version cannot represent the message."""
-        out = bytearray(self.prefix.pack(0, correlation_id))
         if type(message) is EncodedAnswer:
             parts = message.parts
-            out += parts[0]
-            if len(parts) == 1:
-                SIZE.pack_into(out, 0, len(out) - 4)
-                return [out]
-            SIZE.pack_into(out, 0, sum(map(len, parts[1:]), len(out)) - 4)
-            return [out, *parts[1:]]
+            first = parts[0]
+            size = self.header_bytes + (len(first) if len(parts) == 1 else sum(map(len, parts)))
+            return [self.prefix.pack(size, correlation_id) + first, *parts[1:]]
+        out = bytearray(self.prefix.pack(0, correlation_id))
         if self.encode is not None:
             self.encode(message, out)
             SIZE.pack_into(out, 0, len(out) - 4)
             return [out]
         parts = encode_parts(message, self.version, out)
-        SIZE.pack_into(parts[0], 0, sum(map(len, parts)) - 4)
+        SIZE.pack_into(out, 0, sum(map(len, parts)) - 4)
         return parts

@@ -136,7 +136,7 @@ def _take_some(sock: AnySocket, buffer: ReceiveBuffer) -> None:
     received = sock.recv_into(buffer.unviewed_room())
     if not received:
         raise ConnectionLost("the other side closed the connection")
-    buffer.received(received)
+    buffer.end += received
 
 
 async def _send_all(sock: AnySocket, data: bytearray) -> None:

@@ -169,36 +169,35 @@ class Connection:
 
     def readable(self) -> None:
         """Receive bytes, up to a bound, and handle them. Never waits, never raises."""
-        receive_into = self._socket.recv_into
-        taken = 0
         memory = self._memory
         if memory is not None and not self._may_read():  # others may have taken the memory
             self._watch(self._watched & ~READ)
             return
+        receive_into, buffer, replies = self._socket.recv_into, self._buffer, self._replies
         now_s = self.info.read_s = monotonic()
         until_s = now_s + TURN_S
+        taken = 0
         try:
-            while taken < TURN_RECEIVED_BYTES and self._watched & READ:
-                room = self._buffer.room(self._replies.parked is not None or self._muted)
+            while self._watched & READ:
+                room = buffer.room(replies.parked is not None or self._muted)
                 if room is None:
                     break
                 if memory is not None and not memory.held_bytes:
                     room = room[:UNPOOLED_BYTES]
                 received = receive_into(room)
                 taken += received
-                if received:
-                    self._buffer.received(received)
-                else:
+                buffer.end += received
+                if not received:
                     self._stage = _PEER_GONE
                 self.turn(until_s)
-                if received < len(room) or monotonic() >= until_s:
+                if received < len(room) or taken >= TURN_RECEIVED_BYTES or monotonic() >= until_s:
                     break
         except BlockingIOError:
             pass
         except OSError as error:
             self._log_end(error)
             self.close()
-        self._replies.counts.received_bytes += taken
+        replies.counts.received_bytes += taken
 
     def writable(self) -> None:
         """Send what a full socket has delayed, up to a bound. Never waits, never raises."""
@@ -277,8 +276,6 @@ class Connection:
             _log.exception("closing %s: an error of the broker's own", self.info)
             self.close()
             return
-        if self._stage is not _OPEN and self._has_ended():
-            return
         if (
             buffer.start == buffer.end
             and self._watched == READ
@@ -289,6 +286,8 @@ class Connection:
             and self._memory is None
         ):
             return  # nothing is left to do until the client sends the next request, as mostly
+        if self._stage is not _OPEN and self._has_ended():
+            return
         if more:
             self._host.take_turn_soon(self)
         wanted = (READ if self._may_read() else 0) | (WRITE if replies.is_full else 0)
@@ -297,8 +296,8 @@ class Connection:
 
     def _dispatch_frames(self, until_s: float) -> bool:
         """Dispatch complete frames, at least one. Returns True if the turn ended before the frames did."""
-        buffer, replies, info = self._buffer, self._replies, self.info
-        dispatch, output = self._host.dispatcher.dispatch, replies.output
+        buffer, replies, memory = self._buffer, self._replies, self._memory
+        output = replies.output
         for _ in range(TURN_FRAMES):
             if (
                 replies.waiting or output.queued_bytes or self._muted or self._stage is _ENDING
@@ -308,10 +307,10 @@ class Connection:
                 frame = buffer.next_frame()
                 if frame is None:
                     return False
-                if self._memory is not None:
-                    self._memory.release()
+                if memory is not None:
+                    memory.release()
                 replies.counts.requests += 1
-                answer = dispatch(info, frame)
+                answer = self._host.dispatcher.dispatch(self.info, frame)
                 if isinstance(answer, Pending):
                     if answer.reply.done:
                         answer = answer.reply.result()
@@ -323,22 +322,17 @@ class Connection:
                 self._end(error)
                 return False
             if buffer.start == buffer.end:  # most requests come alone
-                if answer is not None and not self._send_alone(answer):
-                    replies.add(answer)
+                try:
+                    if answer is not None and not replies.send_alone(answer):
+                        replies.add(answer)
+                except OSError as error:
+                    self._close_unsent(error)
                 return False
             if answer is not None:
                 replies.add(answer)
             if monotonic() >= until_s:
                 break
         return buffer.has_frame() and self._may_dispatch()
-
-    def _send_alone(self, reply: Reply) -> bool:
-        """Whether a reply needs no place in the output."""
-        try:
-            return self._replies.send_alone(reply)
-        except OSError as error:
-            self._close_unsent(error)
-            return True
 
     def _release_replies(self) -> None:
         try:

@@ -45,14 +45,16 @@ class ReceiveBuffer:
         self._view = memoryview(self._buffer)
         self.start = 0
         self.end = 0
-        """What is received and not yet returned as frames lies between the two. They are for reading: a call of `len` takes as
-        long as a dozen comparisons."""
+        """What is received and not yet returned as frames lies between the two. Whoever receives moves `end`. There is no method
+        for it, nor for whether anything is there, because a call takes as long as a dozen comparisons."""
         self._busy = False
 
     def limit(self, max_frame_bytes: int, max_other_bytes: int | None = None) -> None:
         """`max_other_bytes` is the bound of frames without records. None means the same bound."""
         self._max_frame_bytes = max_frame_bytes
-        self._max_other_bytes = max_frame_bytes if max_other_bytes is None else max_other_bytes
+        self._max_other_bytes = (
+            max_frame_bytes if max_other_bytes is None else min(max_other_bytes, max_frame_bytes)
+        )
 
     def __len__(self) -> int:
         """Bytes received and not yet returned as frames."""
@@ -70,6 +72,8 @@ class ReceiveBuffer:
         """
         start, end, capacity = self.start, self.end, len(self._buffer)
         waiting = end - start
+        if end == capacity:
+            self._busy = True
         if hold or (waiting and self.has_frame()):
             return self._view[end:] if end < capacity else None
         if not waiting:
@@ -105,6 +109,7 @@ class ReceiveBuffer:
         if self._is_viewed():
             if self.has_space():
                 return self._view[self.end :]
+            self._busy = True
             self._replace(max(INITIAL_BYTES, 2 * len(self)), len(self))
         room = self.room(hold=False)
         assert room is not None
@@ -113,11 +118,6 @@ class ReceiveBuffer:
     def has_space(self) -> bool:
         """Whether `room` has space even if nothing may be moved."""
         return self.end < len(self._buffer)
-
-    def received(self, count: int) -> None:
-        self.end += count
-        if self.end == len(self._buffer):
-            self._busy = True
 
     def has_frame(self) -> bool:
         """Whether `next_frame` would return a frame or raise."""
@@ -136,22 +136,27 @@ class ReceiveBuffer:
     def next_frame(self) -> memoryview | None:
         """The next complete frame without its size. None if more bytes are needed. Raises WireError for a size out of
         bounds."""
-        start = self.start
-        waiting = self.end - start
-        if waiting < 4:
+        start, end = self.start, self.end
+        begin = start + 4
+        if begin > end:
             return None
         size: int = _SIZE.unpack_from(self._buffer, start)[0]
+        if not 0 <= size <= self._max_other_bytes:
+            self._check(size, end - start)
+        stop = begin + size
+        if stop > end:
+            return None
+        self.start = stop
+        return self._view[begin:stop]
+
+    def _check(self, size: int, waiting: int) -> None:
         if not 0 <= size <= self._max_frame_bytes:
             raise WireError(f"a frame of {size} bytes is not within 0..{self._max_frame_bytes}")
-        if size > self._max_other_bytes and self._is_too_large(size, waiting):
+        if self._is_too_large(size, waiting):
             raise WireError(
                 f"a frame of {size} bytes that brings no records is larger than {self._max_other_bytes} "
                 "(socket.request.without.records.max.bytes)"
             )
-        if waiting < 4 + size:
-            return None
-        self.start = stop = start + 4 + size
-        return self._view[start + 4 : stop]
 
     def _is_too_large(self, size: int, waiting: int) -> bool:
         """Checked as soon as the kind is known, before the rest is received."""

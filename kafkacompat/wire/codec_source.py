@@ -265,8 +265,9 @@ class DecoderSource(FieldsSource):
             self.emit(f"{target} = buffer[position:{e}]; position = {e}")
         self.depth -= 1
         if nullable:
-            self.emit(f"elif {n} == {0 if compact else -1}: {target} = None")
-        self.emit(f"else: raise WireError(f'{kind} of length {{{n}}}')")
+            self.emit(f"else: {target} = None" if compact else f"elif {n} == -1: {target} = None")
+        if not (nullable and compact):
+            self.emit(f"else: raise WireError(f'{kind} of length {{{n}}}')")
 
     def array(self, target: str, field: FieldSpec, compact: bool, nullable: bool) -> None:
         letter = FIXED_TYPES.get(field.kind, "")
