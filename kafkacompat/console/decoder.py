@@ -114,8 +114,7 @@ class Decoder:
         )
         assert self._process.stdin is not None
         # Not among the arguments, which other users of the machine can read.
-        told = {"url": self._settings.url, "properties": self._settings.properties}
-        self._process.stdin.write(json.dumps(told).encode() + b"\n")
+        self._process.stdin.write(self._settings.encoded().encode() + b"\n")
 
     def _end(self) -> None:
         if self._process is not None:

@@ -26,8 +26,7 @@ TEXT_CHARACTERS_MAX: Final = 2 * 1024 * 1024
 def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    told = json.loads(sys.stdin.buffer.readline())
-    settings = RegistrySettings(told["url"], tuple((name, value) for name, value in told["properties"]))
+    settings = RegistrySettings.decoded(sys.stdin.buffer.readline())
     # The console asks again by itself.
     registry = registry_at(settings, patience_s=0.0)
     schemas = Schemas(registry)

@@ -6,6 +6,7 @@ import json
 import pkgutil
 import socket
 from collections.abc import Iterator
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -159,6 +160,23 @@ def test_credentials_are_sent_and_never_shown(registry: RegistryKit, tmp_path: P
             "schema.registry.url=http://ann:s3cret@h/",
             "schema.registry.url: a URL with a user is not supported",
         ),
+        (
+            "bearer.auth.client.secret=s3cret",
+            "bearer.auth.client.secret is not supported",
+        ),
+        ("basic.auth.credentials.source=URL", "basic.auth.credentials.source: it is not USER_INFO"),
+        (
+            "bearer.auth.credentials.source=OAUTHBEARER",
+            "bearer.auth.credentials.source: it is not STATIC_TOKEN",
+        ),
+        (
+            "schema.registry.basic.auth.user.info=a:s3cret",
+            "schema.registry.basic.auth.user.info is not supported",
+        ),
+        (
+            "schema.registry.ssl.keystore.pasword=s3cret",
+            "schema.registry.ssl.keystore.pasword is not supported",
+        ),
     ],
 )
 def test_a_wrong_setting_is_named_without_its_value(tmp_path: Path, properties: str, why: str) -> None:
@@ -168,6 +186,34 @@ def test_a_wrong_setting_is_named_without_its_value(tmp_path: Path, properties: 
         RegistrySettings.given(None, str(file))
     assert why in str(refused.value)
     assert "s3cret" not in str(refused.value)
+
+
+def test_what_is_about_something_else_may_be_in_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    others = "bootstrap.servers=h:1\nssl.truststore.type=PEM\nauto.register.schemas=false\n"
+    sources = "basic.auth.credentials.source=USER_INFO\nbearer.auth.credentials.source=STATIC_TOKEN\n"
+    file.write_text(f"{others}{sources}basic.auth.user.info=a:b\n")
+    settings = RegistrySettings.given("http://127.0.0.1:1", str(file))
+    assert settings is not None
+    assert settings.headers()["Authorization"] == "Basic YTpi"
+
+
+def test_another_process_gets_each_of_the_settings() -> None:
+    settings = RegistrySettings("http://h:1", (("bearer.auth.token", "a"), ("basic.auth.user.info", "b")))
+    defaults = RegistrySettings("")
+    for each in fields(RegistrySettings):
+        assert getattr(settings, each.name) != getattr(defaults, each.name), f"{each.name} is not tried here"
+    assert RegistrySettings.decoded(settings.encoded()) == settings
+
+
+def test_credentials_are_asked_for_at_each_request(
+    registry: RegistryKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry.register(7, ORDER)
+    asking = client(registry, ("bearer.auth.token", "a"))
+    registry.authorization = "Bearer later"
+    monkeypatch.setattr(RegistrySettings, "headers", lambda _: {"Authorization": "Bearer later"})
+    assert asking.schema(7).kind == "AVRO"
 
 
 def test_without_an_address_there_is_no_registry(tmp_path: Path) -> None:

@@ -6,11 +6,12 @@ import base64
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from kafkacompat.config import ConfigError, load_properties, resolved
+from kafkacompat.config.keys import broker_keys
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.schemas.wire_format import NotRead
 from kafkacompat.security.http_fetch import Bounds, FetchFailed, HttpAddress, fetch, http_address
@@ -25,6 +26,13 @@ TOKEN: Final = "bearer.auth.token"
 """Of type password."""
 OF_TLS: Final = "schema.registry."
 """Before the settings ssl.*."""
+SOURCES: Final = {
+    "basic.auth.credentials.source": "USER_INFO",
+    "bearer.auth.credentials.source": "STATIC_TOKEN",
+}
+"""Where other clients find credentials, and the only place in which they are found here."""
+ABOUT: Final = (OF_TLS, "basic.auth.", "bearer.auth.")
+"""How the names of properties begin that say how to connect to a registry. A file may have others for other readers."""
 
 SCHEMA_BYTES_MAX: Final = 4 * 1024 * 1024
 """Maximum size of an answer: of a schema as JSON text."""
@@ -72,15 +80,20 @@ class RegistrySettings:
             if path is None:
                 return None
             raise ConfigError(URL, None, f"{path}: {URL} is not set, and there is no --registry", whole=True)
-        kept = {
-            name: value
-            for name, value in properties.items()
-            if name in (USER_INFO, TOKEN) or name.startswith(OF_TLS + "ssl.")
-        }
+        kept = {name: value for name, value in properties.items() if _is_kept(name, value)}
         settings = cls(place, tuple(sorted(kept.items())))
         settings.address()
         settings.headers()
         return settings
+
+    def encoded(self) -> str:
+        """As a line for another process, with the secrets."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def decoded(cls, line: str | bytes) -> RegistrySettings:
+        told = json.loads(line)
+        return cls(**{**told, "properties": tuple(map(tuple, told["properties"]))})
 
     def address(self) -> HttpAddress:
         """The beginning of every URL. ConfigError."""
@@ -118,6 +131,20 @@ class RegistrySettings:
         return client_context(ssl_settings(dict(self.properties), OF_TLS))
 
 
+def _is_kept(name: str, value: str) -> bool:
+    """Whether a property of a file says how to connect. ConfigError for one that would be ignored."""
+    source = SOURCES.get(name)
+    if source is not None and value.strip() != source:
+        raise ConfigError(name, None, f"{name}: it is not {source}", whole=True)
+    if source is not None or name == URL or not name.startswith(ABOUT):
+        return False
+    is_of_tls = name.startswith(f"{OF_TLS}ssl.") and name.removeprefix(OF_TLS) in broker_keys()
+    if is_of_tls or name in (USER_INFO, TOKEN):
+        return True
+    known = ", ".join((URL, USER_INFO, TOKEN, *SOURCES, f"{OF_TLS}ssl.*"))
+    raise ConfigError(name, None, f"{name} is not supported; how to connect is in {known}", whole=True)
+
+
 @dataclass(frozen=True, slots=True)
 class SchemaText:
     """A schema as the registry has it. `references` are the schemas that it needs by name, each after those that it needs."""
@@ -138,8 +165,9 @@ class SchemaRegistry:
         wait: Callable[[float], None] = time.sleep,
     ) -> None:
         """patience_s: for how long it is asked again if it does not answer. ConfigError."""
+        self._settings = settings
         self._address = settings.address()
-        self._headers = settings.headers()
+        settings.headers()
         self._context = settings.context()
         self._patience_s = patience_s
         self._now = now
@@ -210,7 +238,7 @@ class SchemaRegistry:
         end_s = self._now() + self._patience_s
         while True:
             try:
-                return json.loads(fetch(address, BOUNDS, self._context, self._headers))
+                return json.loads(fetch(address, BOUNDS, self._context, self._settings.headers()))
             except FetchFailed as failure:
                 if failure.status == ABSENT:
                     raise _Absent from None
