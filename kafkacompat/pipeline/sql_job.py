@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 VIEW: Final = "events"
+TABLE_WORDS: Final = {"key": True, "format": True}
+TOPIC_WORDS: Final = {"key": True, "mode": True, "exactly-once": False}
+"""The words after the name of a table or a topic, and whether each has a value."""
 FILE_BYTES_MAX: Final = 1024 * 1024
 SAID_CHARACTERS_MAX: Final = 400
 
@@ -248,7 +251,7 @@ def _default(entry: _Entry, kind: Kind, text: str) -> Value:
 
 
 def _table(told: _Told, entry: _Entry, select: _Select) -> None:
-    name, given = _sink(told, entry, "/", {"key": True, "format": True})
+    name, given = _sink(told, entry, "/", TABLE_WORDS)
     form = given.get("format", PARQUET)
     if form not in FORMATS:
         raise SqlProblem(entry.line, f"the format {form!r} is none of {', '.join(FORMATS)}")
@@ -256,7 +259,7 @@ def _table(told: _Told, entry: _Entry, select: _Select) -> None:
 
 
 def _topic(told: _Told, entry: _Entry, select: _Select) -> None:
-    name, given = _sink(told, entry, ".", {"key": True, "mode": True, "exactly-once": False})
+    name, given = _sink(told, entry, ".", TOPIC_WORDS)
     mode = given.get("mode", UPDATE)
     if mode not in (UPDATE, APPEND):
         raise SqlProblem(entry.line, f"the mode {mode!r} is none of {UPDATE}, {APPEND}")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from kafkacompat.pipeline._tests.conftest import RECEIVED_MS
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.fields import Field, Kind
 from kafkacompat.pipeline.job import Format, RunOptions, Table, Topic
-from kafkacompat.pipeline.sql_job import SqlProblem, job_of, load_sql
+from kafkacompat.pipeline.sql_job import TABLE_WORDS, TOPIC_WORDS, SqlProblem, job_of, load_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -51,6 +52,30 @@ def test_a_field_of_each_kind_may_have_a_default(kind: Kind) -> None:
     line = f"-- field: more {kind.name.lower()} default='{text}'\n"
     found = job_of(HEADER + line + SELECT, "orders.sql").fields[-1]
     assert found == Field("more", kind, default=value)
+
+
+WORDS = {
+    "key": "key",
+    "format": "format",
+    "output_mode": "mode",
+    "is_exactly_once": "exactly-once",
+}
+"""The words of a file of SQL for the fields of a sink."""
+NOT_IN_SQL = {"name", "rows", "is_deduplicated", "is_one_file", "configs"}
+"""The name is the first word, and the rows are the SELECT. The others keep their defaults."""
+
+
+@pytest.mark.parametrize(("sink", "words"), [(Table, TABLE_WORDS), (Topic, TOPIC_WORDS)])
+def test_each_field_of_a_sink_has_a_word_or_is_known_to_have_none(
+    sink: type[Table | Topic], words: Mapping[str, bool]
+) -> None:
+    told = {each.name for each in fields(sink)} - NOT_IN_SQL
+    assert told <= set(WORDS), (
+        f"the new field of {sink.__name__} needs a word in sql_job.py, or stands in NOT_IN_SQL. Of a table also: does it hold for "
+        "files that maintenance has merged (maintenance/local_folder.py, table_formats.py), after a backfill (backfill.py) and in "
+        "a declarative pipeline (declarative.py)?"
+    )
+    assert {WORDS[name] for name in told} == set(words)
 
 
 def test_the_header_is_a_job() -> None:
