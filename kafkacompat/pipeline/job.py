@@ -19,6 +19,7 @@ from kafkacompat.pipeline.failure import PipelineFailed, require_extra
 from kafkacompat.pipeline.fields import Field, Kind
 from kafkacompat.pipeline.jobs.schema_records import SchemaDecoder
 from kafkacompat.pipeline.jobs.validation import (
+    OWN_COLUMNS,
     date_of,
     deduplicate,
     nullable,
@@ -232,6 +233,8 @@ class Job:
         for field in self.fields:
             if field.topic is not None and field.topic not in self.inputs:
                 yield f"field {field.name} is of topic {field.topic}, which is none of its inputs"
+            if field.name.lower() in OWN_COLUMNS:
+                yield f"field {field.name} has the name of a column of every event: give it another, and this one as its path"
             if field.default is not None and not field.kind.takes(field.default):
                 yield f"the default of field {field.name} is not {field.kind.text}"
             if (problem := field.path_problem) is not None:

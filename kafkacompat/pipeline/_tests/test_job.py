@@ -20,6 +20,7 @@ from kafkacompat.pipeline import loading, run_command
 from kafkacompat.pipeline._tests.conftest import RECEIVED_MS
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.job import Field, Format, Job, JobProblem, Kind, Query, RunOptions, Table, Topic
+from kafkacompat.pipeline.jobs.validation import OWN_COLUMNS
 from kafkacompat.pipeline.queries import ACTIVITY, JOBS, LOGS, METRICS
 from kafkacompat.pipeline.topics import EVENTS, PIPELINE_PROGRESS, RESULTS
 
@@ -128,6 +129,10 @@ def test_logs_read_the_topics_of_the_run() -> None:
         ({"fields": FIELDS[1:]}, "the fields have no event_id of Kind.TEXT"),
         ({"fields": FIELDS[:2]}, "the fields have no event_time_ms of Kind.INTEGER"),
         ({"fields": (*FIELDS, FIELDS[1])}, "two fields have the same name"),
+        *(
+            ({"fields": (*FIELDS, Field(name, Kind.TEXT))}, f"field {name} has the name of a column of every")
+            for name in ("value", "Topic", "event_time", "column")
+        ),
         (
             {"fields": (*FIELDS, Field("a", Kind.TEXT, topic="other"))},
             "field a is of topic other, which is none of its inputs",
@@ -192,6 +197,17 @@ def test_rows_get_what_sinks_need(records: Records) -> None:
     assert (record["topic"], record["key"]) == ("orders.windows", f"north|{start_ms}")
     (bad,) = orders().query("orders-rejected").build(frame, OPTIONS).collect()
     assert json.loads(bad["value"])["reason"] == "empty field: shop"
+
+
+def test_no_field_has_the_name_of_another_column(records: Records) -> None:
+    job = orders(fields=(*FIELDS, Field("amount", Kind.INTEGER, path="value")))
+    sent = {"event_id": "1", "shop": "north", "event_time_ms": RECEIVED_MS, "value": 5}
+    frame = records("orders.raw", json.dumps(sent).encode())
+    events = job.events(frame, OPTIONS)
+    others = {*job.validated(frame, OPTIONS).columns, *events.columns} - {field.name for field in job.fields}
+    assert others <= OWN_COLUMNS
+    (event,) = events.collect()
+    assert event["amount"] == 5
 
 
 def test_fields_are_found_by_their_paths_and_have_defaults(records: Records) -> None:

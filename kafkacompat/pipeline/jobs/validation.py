@@ -114,6 +114,10 @@ ENVELOPE_KEPT: Final = (
 """The columns of `envelope` that validated records keep. All but `received` are in the rows of `rejected`, `value` as the
 text `line`."""
 
+OWN_COLUMNS: Final = frozenset((*ENVELOPE_KEPT, "first_reason", "reason", "column", "event_time"))
+"""The columns that records and events have beside their fields, so that no field can have these names. `column`: rows of
+`rejected` have it if validated records do."""
+
 
 def validate_json(
     records: DataFrame, fields: Sequence[Field], decoder: SchemaDecoder | None = None
