@@ -218,7 +218,7 @@ def main(bootstrap: str, folder: str) -> None:
     found = [{form: rows(session, form, output) for form in FORMATS}]
     refused = refusals(session, options)
     said = []
-    limits = Limits(small_bytes=MIB, target_bytes=2 * MIB)
+    limits = Limits(small_bytes=MIB, target_bytes=2 * MIB, oldest=None)
 
     def maintain_and_read(limits: Limits) -> None:
         said.append(maintained(session, options, limits))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import bz2
 import errno
 import gzip
+import lzma
 import os
+import re
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -452,14 +455,24 @@ def test_a_file_packed_while_no_collector_ran_goes_on_under_its_event_ids(world:
     assert world.collector.figures().lost_files == 0
 
 
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+    ".lzma": lambda text: lzma.compress(text, lzma.FORMAT_ALONE),
+    ".zst": zstandard.compress,
+}
+
+
+@pytest.mark.parametrize("suffix", packed.OPENERS)
 @pytest.mark.parametrize("is_whole", [True, False])
-def test_a_file_that_zstandard_has_packed_is_read_to_its_end(world: CollectorKit, is_whole: bool) -> None:
+def test_a_packed_file_is_read_to_its_end(world: CollectorKit, is_whole: bool, suffix: str) -> None:
     world.append(40)
     world.drain()
     world.append(30)
     text = world.log.read_bytes()
-    frames = zstandard.compress(text[:1000]) + zstandard.compress(text[1000:])
-    (world.folder / "access.log.1.zst").write_bytes(frames if is_whole else frames[:-20])
+    content = COMPRESS[suffix](text[:1000]) + COMPRESS[suffix](text[1000:])
+    (world.folder / f"access.log.1{suffix}").write_bytes(content if is_whole else content[:-20])
     world.die()
     world.log.unlink()
     world.begin()
@@ -468,7 +481,13 @@ def test_a_file_that_zstandard_has_packed_is_read_to_its_end(world: CollectorKit
     assert world.missing() == ([] if is_whole else world.files[0].lines[40:])
     assert set(world.values().values()) == {1}
     assert world.collector.figures().lost_files == (0 if is_whole else 1)
-    assert ("access.log.1.zst" in world.troubles) is not is_whole
+    assert (f"access.log.1{suffix}" in world.troubles) is not is_whole
+
+
+def test_the_page_of_the_collector_names_the_packed_files_that_are_read() -> None:
+    page = Path(__file__).resolve().parents[3] / "docs" / "reference" / "collector.md"
+    named = {f".{found}" for found in re.findall(r"`\.(\w+)`", page.read_text(encoding="utf-8"))}
+    assert set(packed.OPENERS) <= named
 
 
 def test_a_frame_of_zstandard_that_asks_for_much_memory_is_not_read(tmp_path: Path) -> None:

@@ -181,7 +181,7 @@ def test_a_table_in_maintenance_is_left_alone(tmp_path: Path, monkeypatch: pytes
         raise BlockingIOError
 
     monkeypatch.setattr(fcntl, "lockf", refuse)
-    limits = Limits(1, 2)
+    limits = Limits(1, 2, None)
     for form, said in (("parquet", "another maintenance"), ("delta", "stop the run first")):
         told = maintain_table(
             tmp_path,

@@ -23,11 +23,13 @@ MERGED: Final = "merged-"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a round changes. Dates before `oldest` are removed. Files below small_bytes are merged, up to about target_bytes."""
+    """What a round changes. Dates before `oldest` are removed. Files below small_bytes are merged, up to about target_bytes.
+
+    No field has a default, so that `pipeline maintain` and a run that maintains its tables itself both give each."""
 
     small_bytes: int
     target_bytes: int
-    oldest: date | None = None
+    oldest: date | None
 
 
 @dataclass(frozen=True, slots=True)
