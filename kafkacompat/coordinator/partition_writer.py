@@ -71,7 +71,10 @@ class ServicePartitionWriter:
         replicated = self._partitions.when_replicated({name: end_offset}, self._timeout_ms)
 
         def outcome(errors: Mapping[TopicPartition, ErrorCode]) -> ErrorCode:
-            return errors.get(name, ErrorCode.NONE)
+            error = errors.get(name, ErrorCode.NONE)
+            # As in Kafka, who waits while the topic is deleted is told what all are told whose partition goes.
+            is_deleted = error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER if is_deleted else error
 
         return None if replicated is None else replicated.then(outcome)
 

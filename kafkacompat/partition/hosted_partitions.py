@@ -143,7 +143,7 @@ class HostedPartitions:
         self._replication = replication
         self.standing = Standing()
         self.traffic = BrokerTraffic()
-        self.wakeups = Wakeups(self.by_name, services.clock, services.timers)
+        self.wakeups = Wakeups(self.by_name, self.absent, services.clock, services.timers)
         self.advanced = self.wakeups.advanced
         self._unopened = UnopenedLogs(services, partial(self._take_role, is_new=True))
         self.changes = RoleChanges(services, self._change)

@@ -32,15 +32,16 @@ PARTITION_US = 3
 
 
 class Wakeups:
-    """`cores` is the manager's table."""
-
-    def __init__(self, cores: Mapping[Key, Partition], clock: Clock, timers: Timers) -> None:
+    def __init__(
+        self, cores: Mapping[Key, Partition], absent: Callable[[Key], ErrorCode], clock: Clock, timers: Timers
+    ) -> None:
+        """`cores` is the manager's table. `absent` says why a partition is not in it."""
         self.clock, self.timers = clock, timers
         """How long requests wait."""
         self.budget = TurnBudget(timers)
         """Of all who are woken."""
-        self.produces = ProducePurgatory(cores, clock, timers, self.budget)
-        self.deletions = DeleteRecordsPurgatory(cores, clock, timers, self.budget)
+        self.produces = ProducePurgatory(cores, absent, clock, timers, self.budget)
+        self.deletions = DeleteRecordsPurgatory(cores, absent, clock, timers, self.budget)
         self._watchers: list[tuple[Watcher, tuple[Sized, ...]]] = []
         self._append_watchers: list[Watcher] = []
         self._held: dict[Key, Partition] | None = None
@@ -154,18 +155,20 @@ class ProducePurgatory:
     """Appends that wait until enough replicas have them: acks=all.
 
     Each partition of a request is decided separately. The request is answered when all are decided, or at its timeout.
-    A new leader or epoch ends the wait of its partition with NOT_LEADER_OR_FOLLOWER; the appended records stay. `cores`
-    is the manager's table, by (topic, partition).
+    A new leader or epoch ends the wait of its partition with NOT_LEADER_OR_FOLLOWER; the appended records stay. A failed
+    log directory and a deleted topic end it too.
     """
 
     def __init__(
         self,
-        cores: Mapping[tuple[str, int], Partition],
+        cores: Mapping[Key, Partition],
+        absent: Callable[[Key], ErrorCode],
         clock: Clock,
         timers: Timers,
         budget: TurnBudget,
     ) -> None:
         self._cores = cores
+        self._absent = absent
         self._parked: DelayedOperationPurgatory[DelayedProduce] = DelayedOperationPurgatory(
             clock, timers, budget
         )
@@ -226,7 +229,9 @@ class ProducePurgatory:
         if partition in errors:
             return
         core = self._cores.get(partition)
-        if core is None or core.check_leader(waiter.epochs.get(partition, -1)) is not NONE:
+        if core is None:
+            errors[partition] = self._absent(partition)
+        elif core.check_leader(waiter.epochs.get(partition, -1)) is not NONE:
             errors[partition] = ErrorCode.NOT_LEADER_OR_FOLLOWER
         elif core.log.high_watermark >= waiter.ends[partition]:
             errors[partition] = (
@@ -262,18 +267,19 @@ class DeleteRecordsPurgatory:
     """DeleteRecords waits until every live replica has followed the leader's new log start.
 
     Each partition is waited for separately. Followers learn the new start from a fetch response and report theirs with
-    the next fetch. At the timeout the remaining partitions get REQUEST_TIMED_OUT; their records stay deleted. `cores`
-    is the manager's table, by (topic, partition).
+    the next fetch. At the timeout the remaining partitions get REQUEST_TIMED_OUT; their records stay deleted.
     """
 
     def __init__(
         self,
-        cores: Mapping[tuple[str, int], Partition],
+        cores: Mapping[Key, Partition],
+        absent: Callable[[Key], ErrorCode],
         clock: Clock,
         timers: Timers,
         budget: TurnBudget,
     ) -> None:
         self._cores = cores
+        self._absent = absent
         self._parked: DelayedOperationPurgatory[DelayedDeleteRecords] = DelayedOperationPurgatory(
             clock, timers, budget
         )
@@ -318,7 +324,9 @@ class DeleteRecordsPurgatory:
         if offset is None:
             return
         core = self._cores.get(partition)
-        if core is None or core.check_leader(waiter.epochs[partition]) is not ErrorCode.NONE:
+        if core is None:
+            outcome = self._absent(partition), -1
+        elif core.check_leader(waiter.epochs[partition]) is not ErrorCode.NONE:
             outcome = ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
         elif (low := core.low_watermark()) >= offset:
             outcome = ErrorCode.NONE, low

@@ -16,6 +16,7 @@ from kafkacompat.partition.delayed_operations import (
     TurnBudget,
 )
 from kafkacompat.partition.purgatories import Wakeups
+from kafkacompat.wire.errors import ErrorCode
 
 KEY = ("t", 0)
 
@@ -72,7 +73,7 @@ def test_one_that_cannot_be_answered_when_its_time_is_up(last_ms: int, faults: A
 
 
 def test_an_append_does_not_fail_with_the_requests_that_it_wakes(faults: Any) -> None:
-    wakeups = Wakeups({}, HandTime(), HandTime())
+    wakeups = Wakeups({}, lambda key: ErrorCode.NOT_LEADER_OR_FOLLOWER, HandTime(), HandTime())
     told: list[object] = []
     core: Any = SimpleNamespace(topic_partition=KEY)
     problem = KeyError("of a watcher")

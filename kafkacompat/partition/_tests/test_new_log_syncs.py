@@ -354,9 +354,12 @@ def test_a_sync_that_fails_takes_the_directory_and_the_produce_is_told() -> None
     node.produce()
     flushed = node.manager.when_flushed({T0: 1}, 60_000, is_replicated=False)
     assert flushed is not None
+    replicated = node.manager.when_replicated({T0: 1}, 60_000)
+    assert replicated is not None
     node.disk.refuse = refusing("sync", node.logs.logs[T0].directory)
     node.work()
     assert flushed.result() == {T0: ErrorCode.KAFKA_STORAGE_ERROR}
+    assert replicated.result() == {T0: ErrorCode.KAFKA_STORAGE_ERROR}
     assert [directory.online for directory in node.logs.directories] == [False, True]
     assert node.manager.leader_error(T0) is ErrorCode.KAFKA_STORAGE_ERROR
 

@@ -191,6 +191,21 @@ def test_lost_leadership_ends_the_wait() -> None:
     assert world.manager.log(T0) is None
 
 
+def test_who_waits_for_replicas_of_a_deleted_topic_is_told_that_it_is_unknown() -> None:
+    replicas = partition_image(replicas=(1, 2))
+    world = LedPartitions(topic_image("t", {0: replicas}), brokers=[broker_image(1), broker_image(2)])
+    world.produce(acks=-1)
+    world.manager.follower_fetched(world.manager.by_name[T0], 2, 1)
+    deleted = world.manager.delete_records({T0: 1}, 60_000)
+    world.produce(acks=-1)
+    waiting = world.manager.when_replicated({T0: 2}, 60_000)
+    assert waiting is not None
+    assert not deleted.done
+    world.publish(image_of())
+    assert waiting.result() == {T0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert deleted.result() == {T0: (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)}
+
+
 def test_an_isr_shrink_lets_the_high_watermark_go_on() -> None:
     world = two_replicas()
     world.produce(acks=-1)
