@@ -30,24 +30,27 @@ class MalformedSubscription(Exception):
 
 DISTINCT_BYTES_MAX = 524_288
 """Bytes of subscriptions decoded for one generation of a group. Equal subscriptions count once."""
+DISTINCT_TOPICS_MAX = 30_000
+"""Topics in them. They are read within one step of the loop, at 0.4 us each."""
 
 
 def topics_of_all(subscriptions: Iterable[bytes]) -> frozenset[str]:
-    """The topics that all members subscribe to together. Raises MalformedSubscription, also if there are too many
-    bytes to decode.
+    """The topics that all members subscribe to together. Raises MalformedSubscription, also if there is too much to
+    decode.
 
     With thousands of members most subscriptions are equal, except for the bytes after the topics.
     """
     topics: set[str] = set()
     read: list[bytes] = []
-    left = DISTINCT_BYTES_MAX
+    left, topics_left = DISTINCT_BYTES_MAX, DISTINCT_TOPICS_MAX
     for metadata in subscriptions:
         if metadata[:1] < b"\x80" and any(metadata.startswith(known, _LENGTH.size) for known in read):
             continue
         left -= len(metadata)
         if left < 0:
             raise MalformedSubscription(f"more than {DISTINCT_BYTES_MAX} bytes of subscriptions")
-        named = subscribed_topics(metadata)
+        named = subscribed_topics(metadata, topics_left)
+        topics_left -= len(named)
         topics.update(named)
         end = _HEAD.size + sum(_LENGTH.size + len(name.encode()) for name in named)
         if len(read) < DISTINCT_KEPT:
@@ -55,11 +58,12 @@ def topics_of_all(subscriptions: Iterable[bytes]) -> frozenset[str]:
     return frozenset(topics)
 
 
-def subscribed_topics(metadata: bytes) -> list[str]:
-    """Topic names in the client's order. Raises MalformedSubscription if the bytes are invalid."""
+def subscribed_topics(metadata: bytes, most: int = DISTINCT_TOPICS_MAX) -> list[str]:
+    """Topic names in the client's order. Raises MalformedSubscription if the bytes are invalid, or have more topics than
+    `most`."""
     try:
         version, count = _HEAD.unpack_from(metadata, 0)
-        if version < 0 or count < 0 or count > len(metadata):
+        if version < 0 or not 0 <= count <= most:
             raise MalformedSubscription(f"version {version}, {count} topics")
         position = _HEAD.size
         topics = []

@@ -260,7 +260,7 @@ def restored_in_steps(
         yield ELEMENT_COST
     if group.members:
         group.state = ClassicGroupState.STABLE
-    group.subscribed_topics = group.compute_subscribed_topics()
+    group.update_subscribed_topics()
     return group
 
 

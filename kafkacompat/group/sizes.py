@@ -33,6 +33,10 @@ def size_of_protocols(protocols: Iterable[tuple[str, bytes]]) -> int:
     return sum([getsizeof(name) + len(metadata) for name, metadata in protocols])
 
 
+def size_of_topics(topics: frozenset[str]) -> int:
+    return getsizeof(topics) + sum(map(getsizeof, topics))
+
+
 def size_of_modern_member(names: Iterable[str | None], topics: Iterable[str]) -> int:
     """Without its assignment, of which the client decides nothing."""
     of_topics = sum([getsizeof(name) + SUBSCRIBED_TOPIC_BYTES for name in topics])

@@ -17,6 +17,7 @@ from kafkacompat.coordinator._tests.clients import (
     join,
     leave,
     member_id_of,
+    subscription,
 )
 from kafkacompat.coordinator._tests.kit import AT_ONCE, LeadingCoordinator, topic_image
 from kafkacompat.deferred import Deferred
@@ -29,6 +30,7 @@ from kafkacompat.group._tests.test_large_consumer_groups import (
     new_world,
 )
 from kafkacompat.group.classic.classic_group import ClassicGroup
+from kafkacompat.group.consumer_protocol import DISTINCT_TOPICS_MAX
 from kafkacompat.group.environment import (
     CONNECTION_BYTES_MAX,
     MEMBER_BYTES_MAX,
@@ -53,6 +55,12 @@ def memory_of(world: LeadingCoordinator) -> Memory:
     return world.coordinator._memory
 
 
+def classic_group_of(world: LeadingCoordinator, group_id: str) -> ClassicGroup:
+    group = machine_of(world.coordinator._shards.shard_for(group_id)).groups[group_id]
+    assert isinstance(group, ClassicGroup)
+    return group
+
+
 def held_by_groups(world: LeadingCoordinator) -> int:
     """The same as `used`, from the groups as they are."""
     total = 0
@@ -62,6 +70,7 @@ def held_by_groups(world: LeadingCoordinator) -> int:
             if isinstance(group, ClassicGroup):
                 held += [each.held for each in group.members.values()]
                 held += group.pending_join.values()
+                held += [] if group.held_topics is None else [group.held_topics]
                 assert all(each.held and each.held.size == each.size() for each in group.members.values())
             else:
                 assert isinstance(group, ModernGroup)
@@ -211,6 +220,29 @@ def test_the_type_of_a_group_is_counted_also_when_its_members_have_left(world: L
     memory.most += len(LONG)
     assert joined(LONG).error_code == E.NONE
     assert memory.used == held_by_groups(world) <= memory.most
+
+
+def test_the_topics_that_a_group_subscribes_to_are_counted(world: LeadingCoordinator) -> None:
+    """Of short names, whose objects take far more than the metadata that name them."""
+    names = [f"{number:05}" for number in range(DISTINCT_TOPICS_MAX)]
+    protocols = (("range", subscription(*names)),)
+    memory = memory_of(world)
+    tracemalloc.start()
+    try:
+        for index in range(3):
+            form_group(world, group=f"g{index}", protocols=protocols)
+        taken = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert 0.9 * taken < memory.used < 2 * taken
+    assert memory.used == held_by_groups(world)
+    assert not classic_group_of(world, "g0").is_subscribed_to("other")
+    memory.most = memory.used + 400_000
+    form_group(world, group="without-room", protocols=protocols)
+    assert classic_group_of(world, "without-room").is_subscribed_to("other")
+    assert memory.used == held_by_groups(world) <= memory.most
+    world.restart()
+    assert memory_of(world).used == held_by_groups(world) > 0.9 * taken
 
 
 def test_the_metadata_of_one_member_is_bounded(world: LeadingCoordinator) -> None:

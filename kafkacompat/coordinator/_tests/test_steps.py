@@ -32,7 +32,7 @@ from kafkacompat.group import group_metadata_manager
 from kafkacompat.group._tests.test_offsets import OFFSET_DELETE, describe
 from kafkacompat.group._tests.test_transactional_offsets import EPOCH, PRODUCER_ID, Verifier
 from kafkacompat.group.classic.classic_group import ClassicGroupMember, ClassicGroupState
-from kafkacompat.group.consumer_protocol import MalformedSubscription, topics_of_all
+from kafkacompat.group.consumer_protocol import DISTINCT_TOPICS_MAX, MalformedSubscription, topics_of_all
 from kafkacompat.group.describe import LOWERED_A_STEP, TOLD_COST
 from kafkacompat.group.group_metadata_manager import GroupMetadataManager, machine_of
 from kafkacompat.group.records import OffsetRecord
@@ -565,9 +565,9 @@ def test_of_thousands_of_subscriptions_those_that_say_the_same_are_read_once(
     read: list[bytes] = []
     original = subscriptions.subscribed_topics
 
-    def counted(metadata: bytes) -> list[str]:
+    def counted(metadata: bytes, most: int) -> list[str]:
         read.append(metadata)
-        return original(metadata)
+        return original(metadata, most)
 
     monkeypatch.setattr(subscriptions, "subscribed_topics", counted)
     named = [subscription("t", "u"), subscription("t")]
@@ -580,6 +580,10 @@ def test_of_thousands_of_subscriptions_those_that_say_the_same_are_read_once(
     with pytest.raises(MalformedSubscription):
         topics_of_all([named[0], huge])
     assert len(read) == 4
+    many = [f"{index:06d}" for index in range(DISTINCT_TOPICS_MAX + 1)]
+    assert topics_of_all([subscription(*many[1:])]) == set(many[1:])
+    with pytest.raises(MalformedSubscription):
+        topics_of_all([named[0], subscription(*many[1:])])
 
 
 def test_the_bounds_leave_room() -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kafkacompat.coordinator.core import OperationRefused
 from kafkacompat.group.consumer_protocol import MalformedSubscription, topics_of_all
 from kafkacompat.group.records import GroupKind, GroupMetadataRecord
-from kafkacompat.group.sizes import size_of_classic_member, size_of_group
+from kafkacompat.group.sizes import size_of_classic_member, size_of_group, size_of_topics
 from kafkacompat.memory import NO_CONNECTION
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.group_metadata_value import GroupMetadataValue, MemberMetadata
@@ -160,6 +160,7 @@ class ClassicGroup:
         "generation_id",
         "group_id",
         "held",
+        "held_topics",
         "leader_id",
         "members",
         "memory",
@@ -209,6 +210,8 @@ class ClassicGroup:
         self.new_member_added = False
         self.subscribed_topics: frozenset[str] | None = None
         """None if unknown."""
+        self.held_topics: Held | None = None
+        """Their memory, which may be many times that of the metadata that name them. It counts for the leader's connection."""
         self.memory = memory
         self.held: Held | None = None
         """The memory of the group itself. It counts for the connection of the member that has given it its type."""
@@ -252,11 +255,11 @@ class ClassicGroup:
         self.generation_id += 1
         if self.members:
             self.protocol_name = self.select_protocol()
-            self.subscribed_topics = self.compute_subscribed_topics()
+            self.update_subscribed_topics()
             self.transition_to(ClassicGroupState.COMPLETING_REBALANCE, now_ms)
         else:
             self.protocol_name = None
-            self.subscribed_topics = self.compute_subscribed_topics()
+            self.update_subscribed_topics()
             self.transition_to(ClassicGroupState.EMPTY, now_ms)
         self.pending_sync.clear()
 
@@ -424,7 +427,21 @@ class ClassicGroup:
     def uses_consumer_protocol(self) -> bool:
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
-    def compute_subscribed_topics(self) -> frozenset[str] | None:
+    def update_subscribed_topics(self) -> None:
+        """Read the members' subscriptions anew. Topics for which there is no room are unknown."""
+        self.held_topics = None
+        self.subscribed_topics = topics = self._read_subscribed_topics()
+        if not topics or self.memory is None:
+            return
+        leader = self.members.get(self.leader_id or "")
+        connection_id = NO_CONNECTION if leader is None else leader.connection_id
+        size = size_of_topics(topics)
+        if self.memory.has_room(size, connection_id):
+            self.held_topics = self.memory.hold(size, connection_id)
+        else:
+            self.subscribed_topics = None
+
+    def _read_subscribed_topics(self) -> frozenset[str] | None:
         """The topics that the members of a `consumer` group subscribe to. None if they are unknown."""
         if not self.uses_consumer_protocol():
             return None
@@ -439,7 +456,7 @@ class ClassicGroup:
             return None
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """A `consumer` group with unreadable metadata counts as subscribed to every topic."""
+        """A `consumer` group whose topics are unknown counts as subscribed to every topic."""
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol()
         return topic in self.subscribed_topics

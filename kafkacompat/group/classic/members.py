@@ -108,7 +108,11 @@ def join(env: Environment, request: JoinGroupRequest, caller: JoinCaller, now_ms
 
 
 def _growth(group: ClassicGroup | None, request: JoinGroupRequest, caller: JoinCaller) -> int:
-    """How much more memory is held after this join than before it."""
+    """How much more memory is held after this join than before it.
+
+    An empty group counts for the connection that joins it, from then on. Only its growth is asked for here, so such
+    groups may take a connection beyond its bound. They were counted before, so the node stays within its own.
+    """
     member = None if group is None else group.members.get(request.member_id)
     if member is not None:
         return size_of_protocols(caller.protocols) - size_of_protocols(member.protocols)

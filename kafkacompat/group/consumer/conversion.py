@@ -266,7 +266,7 @@ def classic_group_of(
         yield MEMBER_COST // 4
     try:
         classic.protocol_name = classic.select_protocol()
-        classic.subscribed_topics = classic.compute_subscribed_topics()
+        classic.update_subscribed_topics()
         for each in classic.members.values():
             target: Assignment = group.targets.get(former.get(each.member_id, each.member_id), NO_PARTITIONS)
             version = version_of(each.metadata(classic.protocol_name))
