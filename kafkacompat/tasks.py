@@ -335,17 +335,25 @@ class Tasks:
         return over
 
     def no_longer_than(self, delay_ms: int, answer: Deferred[Any]) -> Deferred[None]:
-        """Done when the answer is there, whatever it is, or after some milliseconds."""
+        """Done when the answer is there, whatever it is, or after some milliseconds. The answer is then abandoned, if nobody
+        else waits for it."""
         over: Deferred[None] = Deferred()
 
-        def end(_: Deferred[Any] | None = None) -> None:
-            if not over.done:
-                timer.cancel()
-                over.resolve(None)
+        def there(_: Deferred[Any]) -> None:
+            timer.cancel()
+            over.resolve(None)
 
-        timer = self._timers.call_after(delay_ms, end)
-        over.when_abandoned = timer.cancel
-        answer.on_done(end)
+        def late() -> None:
+            answer.forget(there)  # otherwise each who waits for it anew would leave something in memory
+            over.resolve(None)
+
+        def unwanted() -> None:
+            timer.cancel()
+            answer.forget(there)
+
+        timer = self._timers.call_after(delay_ms, late)
+        over.when_abandoned = unwanted
+        answer.on_done(there)
         return over
 
     def remove(self, task: Task[Any]) -> None:

@@ -13,16 +13,24 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from kafkacompat.deferred import Deferred, when_all_done
+from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
 from kafkacompat.log.flush import make_durable
+from kafkacompat.partition.delayed_operations import (
+    ANSWER_US,
+    DelayedOperation,
+    DelayedOperationPurgatory,
+)
+from kafkacompat.partition.purgatories import PARTITION_US
 from kafkacompat.ports import LogRefused, passes
 from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.ids import TopicPartition
+    from kafkacompat.partition.delayed_operations import TurnBudget
     from kafkacompat.partition.partition import Partition
+    from kafkacompat.partition.purgatories import Errors
     from kafkacompat.partition.services import PartitionServices
     from kafkacompat.ports import LogFlush
 
@@ -37,6 +45,32 @@ LEAST_MS = 1000
 """A produce request that gives replicas less time than this waits so long for a sync: it may have asked for no replicas."""
 
 
+class DelayedFlush(DelayedOperation):
+    """A request that waits for syncs, or for the timeout."""
+
+    __slots__ = ("left", "pending")
+
+    answer: Deferred[Errors]
+
+    def __init__(self, pending: Mapping[TopicPartition, Deferred[ErrorCode]]) -> None:
+        super().__init__()
+        self.pending = pending
+        self.left = len(pending)
+
+    @property
+    def awaited(self) -> int:
+        return self.left
+
+    def expire(self) -> None:
+        self.cost_us = ANSWER_US + PARTITION_US * len(self.pending)
+        self.answer.resolve(
+            {
+                name: flush.result() if flush.done else ErrorCode.REQUEST_TIMED_OUT
+                for name, flush in self.pending.items()
+            }
+        )
+
+
 class Flushes:
     """flush.messages: syncs that produce requests wait for, one at a time per partition.
 
@@ -48,15 +82,22 @@ class Flushes:
         self,
         services: PartitionServices,
         new_log_syncs: Mapping[TopicPartition, Deferred[ErrorCode]],
+        budget: TurnBudget,
     ) -> None:
         """`new_log_syncs` has the syncs of new logs, which produce requests wait for as well. A sync started here covers the
-        same files."""
+        same files. `budget`: of all who are woken."""
         self._services = services
         self._new_log_syncs = new_log_syncs
         self._running: dict[TopicPartition, Deferred[ErrorCode]] = {}
         self._next: dict[TopicPartition, tuple[Partition, Deferred[ErrorCode]]] = {}
         """Syncs requested while one runs. Such a sync starts after it, and so covers everything appended until then.
         The core is that of the last request, because the running sync may be for a deleted topic of the same name."""
+        self._parked: DelayedOperationPurgatory[DelayedFlush] = DelayedOperationPurgatory(
+            services.clock, services.timers, budget
+        )
+        """By sync. A disk may stand still while clients send their requests again and again."""
+        self._watched: set[Deferred[ErrorCode]] = set()
+        """Syncs that tell `_flushed`."""
 
     def appended(self, core: Partition, records: int) -> None:
         """Count records towards the limit. Past it, a sync starts."""
@@ -125,7 +166,7 @@ class Flushes:
 
     def when_flushed(
         self, partitions: Iterable[TopicPartition], timeout_ms: int, *, is_replicated: bool
-    ) -> Deferred[Mapping[TopicPartition, ErrorCode]] | None:
+    ) -> Deferred[Errors] | None:
         """The result (NONE or an error) of each partition with a sync to wait for. None if no partition has one. A sync that
         takes longer than the timeout is not waited for: REQUEST_TIMED_OUT.
 
@@ -144,13 +185,26 @@ class Flushes:
                 pending[name] = flush
         if not pending:
             return None
-        flushed = when_all_done(list(pending.values()))
-        return self._services.tasks.no_longer_than(max(timeout_ms, LEAST_MS), flushed).then(
-            lambda _: {
-                name: flush.result() if flush.done else ErrorCode.REQUEST_TIMED_OUT
-                for name, flush in pending.items()
-            }
-        )
+        waiter = DelayedFlush(pending)
+        if self._parked.is_full():
+            waiter.expire()
+        else:
+            for flush in pending.values():
+                if flush not in self._watched:
+                    self._watched.add(flush)
+                    flush.on_done(self._flushed)
+            self._parked.park(waiter, pending.values(), max(timeout_ms, LEAST_MS))
+        return waiter.answer
+
+    def _flushed(self, flush: Deferred[ErrorCode]) -> None:
+        self._watched.discard(flush)
+        self._parked.for_each_on(flush, self._look_again, None)
+
+    def _look_again(self, waiter: DelayedFlush, _: None) -> None:
+        waiter.left -= 1
+        if waiter.left == 0:
+            self._parked.remove(waiter)
+            waiter.expire()
 
 
 def _nothing() -> None:

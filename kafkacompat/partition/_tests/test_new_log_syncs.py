@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import tracemalloc
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -335,6 +336,33 @@ def test_a_large_topic_is_made_durable_slice_by_slice() -> None:
     above = sum(path in ("/a", "/b") for path in synced)
     assert len(synced) - above == count
     assert len(node.after_power_loss()) == count
+
+
+@pytest.mark.parametrize("request_kind", ["produce", "list offsets"])
+def test_requests_repeated_while_a_disk_stands_still_leave_nothing_in_memory(request_kind: str) -> None:
+    node = started_after_a_kill()
+
+    def ask() -> Deferred[Any]:
+        answer: Any = (
+            node.manager.when_flushed({T0: 1}, 1000, is_replicated=False)
+            if request_kind == "produce"
+            else node.manager.list_offset(T0, LATEST, False, -1, -1)
+        )
+        assert not answer.done
+        return answer
+
+    last = ask()
+    tracemalloc.start()
+    try:
+        for _ in range(1000):
+            waiting = ask()
+            node.time.advance(DURABLE_WAIT_MS)
+            assert waiting.done
+        taken = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert last.done
+    assert taken < 50_000
 
 
 def test_logs_that_one_image_opens_share_one_job_a_directory() -> None:
