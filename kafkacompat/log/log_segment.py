@@ -26,7 +26,13 @@ from kafkacompat.log.segment_indexes import (
     last_time_entry,
 )
 from kafkacompat.ports import IndexesRebuilt
-from kafkacompat.records.batch import HEADER_SIZE, BatchCorrupt, BatchHeader
+from kafkacompat.records.batch import (
+    HEADER_SIZE,
+    LEGACY_MINIMUM_LENGTH,
+    LOG_OVERHEAD,
+    BatchCorrupt,
+    BatchHeader,
+)
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -39,6 +45,7 @@ TAIL_BATCHES = 1024
 """Batches at the end of a segment whose offsets and positions are in memory, 16 bytes each."""
 INDEX_INTERVAL_MOST = 256 * 1024
 """Upper bound of index.interval.bytes: the most bytes of a log that a read must walk."""
+BATCH_LEAST = LOG_OVERHEAD + LEGACY_MINIMUM_LENGTH
 SCAN_CHUNK = 16 * 1024
 """Bytes per read when searching a batch: several index intervals."""
 LOG_SUFFIX = ".log"
@@ -56,6 +63,7 @@ class LogSegment:
     __slots__ = (
         "__weakref__",
         "_disk",
+        "_entry_bytes",
         "_file",
         "_may_have_left_bytes",
         "_open_files",
@@ -129,7 +137,10 @@ class LogSegment:
             self.size = disk.file_size(self.stem + LOG_SUFFIX)
         self.knows_largest_timestamp = not self.size
         """Whether `max_timestamp_ms` covers the whole segment. For an opened segment the value is in the time index."""
+        self._entry_bytes = BATCH_LEAST
+        """At least so many bytes are between two entries of an index. Other settings may have been in force earlier."""
         if not self.size:
+            self._entry_bytes = self.index_interval_bytes
             self.indexes.begin()
             self.aborted.begin()
 
@@ -455,11 +466,24 @@ class LogSegment:
             if not was_open:
                 self.release()
 
-    def is_full(self, index_bytes: int) -> bool:
-        """Whether an index is full. Kafka keeps one slot of the time index for the entry written when the segment is
-        closed."""
+    def are_indexes_full(self, index_bytes: int) -> bool:
+        """Whether an index is full. The indexes are not read while the segment is too small for that."""
+        return self.size > self._least_full_from(index_bytes) and self._entries_left(index_bytes) <= 0
+
+    def indexes_full_from(self, index_bytes: int) -> int:
+        """Up to this size of the segment no index can be full, if it is not full now."""
+        least = self._least_full_from(index_bytes)
+        if self.size <= least:
+            return least
+        return self.size + (self._entries_left(index_bytes) - 1) * self.index_interval_bytes
+
+    def _least_full_from(self, index_bytes: int) -> int:
+        return (min(index_bytes // 8, index_bytes // 12 - 1) - 1) * self._entry_bytes
+
+    def _entries_left(self, index_bytes: int) -> int:
+        """Kafka keeps one slot of the time index for the entry written when the segment is closed."""
         offsets, times = self._search(lambda offsets, times: (len(offsets), len(times)))
-        return offsets >= index_bytes // 8 or times >= max(index_bytes // 12 - 1, 1)
+        return min(index_bytes // 8 - offsets, max(index_bytes // 12 - 1, 1) - times)
 
     def look_at(self, offset: int) -> int:
         """Read what a truncation at the offset would read. Returns the base offset of the first batch that it would drop,

@@ -25,7 +25,7 @@ from kafkacompat.log.checkpoint import (
 from kafkacompat.log.flush import LogFlush, Syncs, new_names
 from kafkacompat.log.index import MAX_OFFSET, MAX_RELATIVE_OFFSET, AbortedTxn, Index, OffsetIndex, TimeIndex
 from kafkacompat.log.leader_epoch_file_cache import LeaderEpochFileCache
-from kafkacompat.log.log_segment import INDEX_INTERVAL_MOST, LOG_SUFFIX, TAIL_BATCHES, LogSegment
+from kafkacompat.log.log_segment import LOG_SUFFIX, TAIL_BATCHES, LogSegment
 from kafkacompat.log.lookup import TimestampLookup, aborted_transactions
 from kafkacompat.log.producer_snapshots import decode_snapshot, encode_snapshot
 from kafkacompat.log.producer_state import (
@@ -154,7 +154,6 @@ class UnifiedLog:
         "_disk",
         "_epochs",
         "_has_remote_storage",
-        "_indexes_full_from",
         "_last_offset",
         "_latest_epoch",
         "_latest_ms",
@@ -261,10 +260,6 @@ class UnifiedLog:
         later than `_latest_ms` nor beyond `_last_offset`. None: no segment does."""
         self._room = self._last_offset = self._latest_ms = 0
         self._segment_bytes = config.internal_segment_bytes or config.segment_bytes
-        # An index gets at most one entry per index.interval.bytes. Below this segment size the index cannot be full,
-        # so it is not checked.
-        entries = min(config.segment_index_bytes // 8, config.segment_index_bytes // 12 - 1)
-        self._indexes_full_from = (entries - 1) * min(config.index_interval_bytes, INDEX_INTERVAL_MOST)
         self._draw_roll_time()
         self.is_tiered = self._has_remote_storage and config.remote_storage_enable
 
@@ -641,24 +636,24 @@ class UnifiedLog:
         while their batches are within the bounds that are set here."""
         segment = self._segments.items[-1]
         began: int | None = timestamp_ms
+        index_bytes = self._config.segment_index_bytes
         if segment.size:
             began = segment.rolling_timestamp_ms
             if began is None:
                 began = self._began(segment)
             waited = now_ms - segment.created_ms if began is None or began < 0 else timestamp_ms - began
-            index_bytes = self._config.segment_index_bytes
             must_roll = (
                 segment.size > self._segment_bytes - size
                 or waited > self._roll_after_ms
                 or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
-                or (segment.size > self._indexes_full_from and segment.is_full(index_bytes))
+                or segment.are_indexes_full(index_bytes)
             )
         else:
             must_roll = last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
         if must_roll:
             segment, began = self.roll(first_offset, now_ms), timestamp_ms
         # Each condition above has a bound here.
-        self._room = min(self._segment_bytes, self._indexes_full_from)
+        self._room = min(self._segment_bytes, segment.indexes_full_from(index_bytes))
         self._last_offset = segment.base_offset + MAX_RELATIVE_OFFSET
         self._bounded = None
         if began is not None and began >= 0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gzip
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -180,6 +181,34 @@ def test_rolling_by_index_size_and_by_offset_distance() -> None:
     )
     assert log.segments[-1].base_offset == 1 << 40
     assert all_values(log)[-1] == (1 << 40, b"far")
+
+
+@pytest.mark.parametrize("is_started_again", [False, True])
+@pytest.mark.parametrize(
+    "later", [{"index_interval_bytes": 4096}, {"segment_index_bytes": 60}, {"index_interval_bytes": 0}]
+)
+def test_no_index_grows_beyond_its_bound_when_settings_change(
+    later: dict[str, int], is_started_again: bool
+) -> None:
+    disk = MemoryDisk()
+    before = config(segment_bytes=1 << 20, segment_index_bytes=120, index_interval_bytes=100)
+    log = open_log(disk, before)
+    for i in range(10):
+        log.append_as_leader(batch_of([b"x" * 100], NOW_MS + i), 0, NOW_MS)
+    after = replace(before, **later)
+    if is_started_again:
+        log.close()
+        log = open_log(disk, after, clean=True)
+    log.config = after
+    assert len(log.segments) == 1
+    for i in range(10, 100):
+        log.append_as_leader(batch_of([b"x" * 100], NOW_MS + i), 0, NOW_MS)
+    assert len(log.segments) > 1
+    most = before.segment_index_bytes
+    for segment in log.segments:
+        offsets, times = segment._search(lambda offsets, times: (len(offsets), len(times)))
+        assert offsets <= most // 8
+        assert times <= most // 12
 
 
 def test_a_failed_write_changes_nothing() -> None:
