@@ -296,6 +296,8 @@ class FollowerFetches:
             )
             if not is_appended:
                 return False
+            # Without a session only the request's order says who comes first in a response that has no room for all.
+            self._session.move_to_end(followed)
             core.traffic.replication_bytes_in += size
             if self._is_being_added(core, self._node_id):
                 core.traffic.reassignment_bytes_in += size

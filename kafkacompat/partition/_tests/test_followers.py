@@ -119,6 +119,14 @@ def test_a_leader_that_gives_no_session_is_asked_for_everything_each_time() -> N
     assert asked_for(fetches) == [(0, 0), (1, 0)]
 
 
+def test_without_a_session_partitions_that_were_left_out_of_a_full_response_are_named_first() -> None:
+    cores, fetches = followed(3)
+    for last in range(3):
+        first, *others = asked_for(fetches)
+        fetches.take(answer(cores[first[0]], session_id=0, index=first[0], records=batch(0)), 0)
+        assert asked_for(fetches) == [*others, (last, 1)]
+
+
 def test_records_watermark_and_start_are_taken_over() -> None:
     (core,), fetches = followed()
     fetches.build(0)
