@@ -194,10 +194,18 @@ class ServerConfig:
         listener.name.<listener>.<mechanism>.<name>, then listener.name.<listener>.<name>, then the node's value.
         Raises ConfigError, or KeyError for an unknown name."""
         for prefix in (listener_prefix(listener, mechanism), listener_prefix(listener)):
-            text = self.originals.get(prefix + name)
-            if text is not None:
-                return parse_value(replace(broker_keys()[name], name=prefix + name), text)
+            if prefix + name in self.originals:
+                return self._parsed(prefix, name)
         return self._values[name]
+
+    def of_listener_alone(self, listener: str, name: str) -> ConfigValue | None:
+        """The typed value of listener.name.<listener>.<name>. None if that is not set, whatever the node's value is."""
+        prefix = listener_prefix(listener)
+        return self._parsed(prefix, name) if prefix + name in self.originals else None
+
+    def _parsed(self, prefix: str, name: str) -> ConfigValue:
+        full_name = prefix + name
+        return parse_value(replace(broker_keys()[name], name=full_name), self.originals[full_name])
 
     def get_int(self, name: str) -> int:
         """A whole number. For log.retention.ms and similar settings, the resolved value of their family."""

@@ -67,7 +67,6 @@ class NetworkSettings:
 
     @classmethod
     def from_config(cls, config: ServerConfig) -> NetworkSettings:
-        names = [endpoint.listener_name for endpoint in config.listeners()]
         return cls(
             socket_request_max_bytes=config.get_int("socket.request.max.bytes"),
             socket_request_without_records_max_bytes=config.get_int(
@@ -82,27 +81,26 @@ class NetworkSettings:
             connections_max_idle_ms=config.get_int("connections.max.idle.ms"),
             max_connections=config.get_int("max.connections"),
             max_connection_creation_rate=config.get_int("max.connection.creation.rate"),
-            listener_max_connection_creation_rate={
-                name.upper(): int(text)
-                for name in names
-                if (
-                    text := config.originals.get(f"listener.name.{name.lower()}.max.connection.creation.rate")
-                )
-            },
+            listener_max_connection_creation_rate=_of_listeners(config, "max.connection.creation.rate"),
             quota_windows=config.get_int("quota.window.num"),
             quota_window_ms=1000 * config.get_int("quota.window.size.seconds"),
             max_connections_per_ip=config.get_int("max.connections.per.ip"),
             max_connections_per_ip_overrides=parse_connection_overrides(
                 config.get_string("max.connections.per.ip.overrides") or ""
             ),
-            listener_max_connections={
-                name.upper(): int(text)
-                for name in names
-                if (text := config.originals.get(f"listener.name.{name.lower()}.max.connections"))
-            },
-            protected_listener=config.inter_broker_listener_name if len(names) > 1 else None,
+            listener_max_connections=_of_listeners(config, "max.connections"),
+            protected_listener=config.inter_broker_listener_name if len(config.listeners()) > 1 else None,
             listeners_of_nodes=_listeners_of_nodes(config),
         )
+
+
+def _of_listeners(config: ServerConfig, setting: str) -> dict[str, int]:
+    """What is set for listeners themselves. The node's value is a bound of all of them together."""
+    values = {
+        each.listener_name: config.of_listener_alone(each.listener_name, setting)
+        for each in config.listeners()
+    }
+    return {name.upper(): value for name, value in values.items() if isinstance(value, int)}
 
 
 def _listeners_of_nodes(config: ServerConfig) -> frozenset[str]:

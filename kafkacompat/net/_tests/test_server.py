@@ -20,7 +20,9 @@ from kafkacompat.config import (
 )
 from kafkacompat.net._tests.helpers import (
     LOOPBACK,
+    TLS,
     ScriptedDispatcher,
+    Terms,
     dial,
     expect_closed,
     framed,
@@ -47,8 +49,13 @@ def test_idleness_is_a_matter_of_figures() -> None:
     assert not idle_too_long(10**9, 0, 0, -1)
 
 
-async def test_idle_connections_are_closed_and_those_with_requests_in_flight_are_not() -> None:
+@pytest.mark.parametrize("is_encrypted", [False, True])
+async def test_idle_connections_are_closed_and_those_with_requests_in_flight_are_not(
+    is_encrypted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Through the sweeper, with a clock controlled by the test."""
+    if is_encrypted:
+        monkeypatch.setitem(TLS, "PLAINTEXT", Terms())
     dispatcher = ScriptedDispatcher()
     clock = HandTime()
     async with serving(dispatcher, NetworkSettings(connections_max_idle_ms=20), clock=clock) as server:
@@ -345,7 +352,9 @@ def test_settings_come_from_the_nodes_configuration() -> None:
         {
             **defaults_without_file(),
             "max.connections.per.ip.overrides": "127.0.0.1:5",
+            "max.connections": "99",
             "listener.name.plaintext.max.connections": "9",
+            "listener.name.controller.max.connection.creation.rate": " 7 ",
             "connections.max.idle.ms": "1234",
         }
     )
@@ -353,7 +362,9 @@ def test_settings_come_from_the_nodes_configuration() -> None:
     assert settings == NetworkSettings(
         connections_max_idle_ms=1234,
         max_connections_per_ip_overrides={"127.0.0.1": 5},
+        max_connections=99,
         listener_max_connections={"PLAINTEXT": 9},
+        listener_max_connection_creation_rate={"CONTROLLER": 7},
         protected_listener="PLAINTEXT",
         listeners_of_nodes=frozenset({"CONTROLLER"}),
     )
