@@ -19,11 +19,14 @@ from kafkacompat.remote._tests.manager_kit import PARTITION, REMADE, TIERED, Tie
 from kafkacompat.remote.manager import TAKEN_OVER_AFTER_MS
 from kafkacompat.remote.manager_core import UNFINISHED_KEPT_MS
 from kafkacompat.remote.metadata import (
+    CompactedMark,
     RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,
     RemotePartitionDeleteMetadata,
     RemotePartitionDeleteState,
+    mark_bytes,
 )
 from kafkacompat.remote.metadata_cache import RemoteLogMetadataCache
 from kafkacompat.remote.ports import IndexType, RemoteStorageException, RetriableRemoteStorageException
@@ -244,6 +247,35 @@ def test_a_copy_that_another_leader_has_deleted_does_not_count() -> None:
     tier.lead()
     assert tier.storage.calls == ["copy"]
     assert tier.log.highest_offset_in_remote_storage == -1
+
+
+def test_a_part_of_a_compacted_log_that_a_newer_leader_has_copied_meanwhile_is_not_copied() -> None:
+    """A newer leader may have cleaned its copy since. What this one copies would bring back the records that are gone."""
+    tier = Tier(replace(TIERED, cleanup_policy=("compact",)))
+    tier.fill(2)
+    tier.log.cleaned_to = tier.log.log_end_offset
+    record = tier.metadata.add_remote_log_segment_metadata
+
+    def recorded_later(metadata: RemoteLogSegmentMetadata) -> Deferred[None]:
+        newer = replace(metadata, remote_log_segment_id=RemoteLogSegmentId(PARTITION, b"n" * 16), broker_id=2)
+        tier.metadata.cache.add_copy_in_progress_segment(newer)
+        tier.metadata.cache.update_remote_log_segment_metadata(
+            RemoteLogSegmentMetadataUpdate(
+                newer.remote_log_segment_id,
+                NOW_MS,
+                mark_bytes(CompactedMark(newer.end_offset + 1, leader_epoch=1)),
+                RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
+                2,
+            )
+        )
+        return record(metadata)
+
+    tier.metadata.add_remote_log_segment_metadata = recorded_later  # type: ignore[method-assign]
+    tier.lead()
+    assert tier.metadata.states[:1] == ["COPY_SEGMENT_STARTED"]
+    assert "copy" not in tier.storage.calls
+    (left,) = tier.metadata.cache.list_all_remote_log_segments()
+    assert left.broker_id == 2
 
 
 def test_custom_metadata_that_is_too_large_ends_the_copies() -> None:
