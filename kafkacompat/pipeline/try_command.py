@@ -175,7 +175,7 @@ def _shown(name: str, value: object) -> str:
             return str(value)
         return f"{value} ({moment:%Y-%m-%d %H:%M:%S}.{milliseconds:03} UTC)"
     if isinstance(value, dict):
-        return json.dumps(value, ensure_ascii=False)
+        return _printable(json.dumps(value, ensure_ascii=False))
     return _printable(str(value))
 
 

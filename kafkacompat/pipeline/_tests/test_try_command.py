@@ -53,6 +53,22 @@ def test_a_terminal_obeys_no_line(file: Path, capsys: pytest.CaptureFixture[str]
     said = capsys.readouterr().out
     assert "\x1b" not in said
     assert "\ufffd[2J" in said
+    file.write_text('{"time":"2026-09-21T14:13:20Z","status":200,"kept":"\\u009b2J"}\n')
+    assert tried("nginx-json", str(file)) == 0
+    assert '{"kept": "\ufffd2J"}' in capsys.readouterr().out
+
+
+def test_deep_values_and_large_numbers_are_shown_in_little_space(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = ("[" * 700 + "]" * 700, '{"a":' * 400 + "1" + "}" * 400, "1e999999999", "-1e-999999999")
+    lines = [f'{{"time":"2026-09-21T14:13:20Z","status":200,"kept":{value}}}' for value in values]
+    file.write_text("\n".join(lines))
+    assert tried("nginx-json", str(file)) == 0
+    said = capsys.readouterr().out
+    assert "events 4, refused 0" in said
+    assert '{"kept": "Infinity"}' in said
+    assert len(said) < 10_000
 
 
 def test_the_fields_of_a_file_are_learned_from_it(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -57,6 +58,11 @@ _ISO: Final = re.compile(
     re.ASCII,
 )
 _OFFSET_MAX: Final = timedelta(hours=18)
+
+DECIMAL_DIGITS_MAX: Final = 38
+"""A number with more digits, or with an exponent, is a double."""
+NUMBER_CHARACTERS_MAX: Final = 1000
+"""A line with a longer number is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,7 +390,7 @@ def _object(text: str) -> dict[str, Any] | None:
 
     try:
         tree = json.loads(
-            text, object_pairs_hook=of_pairs, parse_float=Decimal, parse_int=Decimal, parse_constant=refuse
+            text, object_pairs_hook=of_pairs, parse_float=_number, parse_int=_number, parse_constant=refuse
         )
     except (ValueError, RecursionError):
         return None
@@ -406,31 +412,65 @@ def _at(tree: Any, steps: Sequence[str | int]) -> Any:
 
 def _text_of(value: Any) -> str | None:
     """Return a value of JSON as text, as Spark casts a variant."""
-    if value is None or isinstance(value, str):
-        return value
+    if value is None:
+        return None
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, Decimal):
-        return _number(value)
-    return _json(value)
+    text = value if isinstance(value, str) else _json(value)
+    return text.encode("utf-8", "replace").decode()
 
 
-def _number(value: Decimal) -> str:
-    text = format(value, "f")
-    return text.rstrip("0").rstrip(".") if "." in text else text
+class _AsItIs(str):
+    """Text that stands without quotes in JSON: a number, or what is between values."""
+
+    __slots__ = ()
+
+
+def _number(text: str) -> _AsItIs:
+    """Return a number as Spark casts it to text: a decimal of 38 digits, or else a double."""
+    if len(text) > NUMBER_CHARACTERS_MAX:
+        raise _Refused("a number is too long")
+    if re.fullmatch(r"-?[0-9]+(?:\.[0-9]+)?", text, re.ASCII):
+        exact = Decimal(text)
+        _, digits, exponent = exact.as_tuple()
+        if len(digits) <= DECIMAL_DIGITS_MAX and -int(exponent) <= DECIMAL_DIGITS_MAX:
+            plain = format(exact, "f")
+            plain = plain.rstrip("0").rstrip(".") if "." in plain else plain
+            return _AsItIs("0" if plain == "-0" else plain)
+    return _AsItIs(_double(float(text)))
+
+
+def _double(value: float) -> str:
+    """Return a number as Java does."""
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return str(Decimal(repr(value))) if "e" not in repr(value) else format(Decimal(repr(value)), "f")
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    first, *rest = map(str, digits)
+    power = int(exponent) + len(rest)
+    return f"{'-' if sign else ''}{first}.{''.join(rest) or 0}E{power}"
 
 
 def _json(value: Any) -> str:
-    if isinstance(value, dict):
-        return (
-            "{"
-            + ",".join(
-                f"{json.dumps(name, ensure_ascii=False)}:{_json(value[name])}" for name in sorted(value)
-            )
-            + "}"
-        )
-    if isinstance(value, list):
-        return "[" + ",".join(map(_json, value)) + "]"
-    if isinstance(value, Decimal):
-        return _number(value)
-    return json.dumps(value, ensure_ascii=False)
+    """Return a value as JSON, without recursion: it may be as deep as it was parsed."""
+    made: list[str] = []
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, _AsItIs):
+            made.append(each)
+        elif isinstance(each, dict):
+            made.append("{")
+            waiting.append(_AsItIs("}"))
+            for number, name in reversed(list(enumerate(sorted(each)))):
+                before = "," if number else ""
+                waiting += [each[name], _AsItIs(f"{before}{json.dumps(name, ensure_ascii=False)}:")]
+        elif isinstance(each, list):
+            made.append("[")
+            waiting.append(_AsItIs("]"))
+            for number, item in reversed(list(enumerate(each))):
+                waiting += [item, _AsItIs("," if number else "")]
+        else:
+            made.append(json.dumps(each, ensure_ascii=False))
+    return "".join(made)
