@@ -490,6 +490,16 @@ def test_the_page_of_the_collector_names_the_packed_files_that_are_read() -> Non
     assert set(packed.OPENERS) <= named
 
 
+def test_a_file_with_frames_shorter_than_a_line_is_known_by_its_beginning(tmp_path: Path) -> None:
+    text = b"a line of a log with many words\n" * 20
+    (tmp_path / "a.log.gz").write_bytes(gzip.compress(text))
+    pieces = [text[start : start + 10] for start in range(0, len(text), 10)]
+    (tmp_path / "a.log.zst").write_bytes(b"".join(map(zstandard.compress, pieces)))
+    found = packed.beginnings([str(tmp_path / "a.log.gz"), str(tmp_path / "a.log.zst")])
+    assert len(found) == 2
+    assert len(set(found.values())) == 1
+
+
 def test_a_frame_of_zstandard_that_asks_for_much_memory_is_not_read(tmp_path: Path) -> None:
     parameters = zstandard.ZstdCompressionParameters(window_log=30, format=zstandard.FORMAT_ZSTD1)
     path = tmp_path / "a.log.zst"

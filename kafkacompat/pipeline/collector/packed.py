@@ -34,7 +34,7 @@ ZSTANDARD_READ_BYTES: Final = 1024
 
 class Content(Protocol):
     def read(self, size: int, /) -> bytes:
-        """Return at most `size` bytes, none at the end."""
+        """Return `size` bytes, fewer only where the content ends or is cut off, and none at the end."""
 
 
 class _ZstandardContent:
@@ -44,23 +44,25 @@ class _ZstandardContent:
         self._file = file
         self._frame: zstandard.ZstdDecompressionObj | None = None
         self._packed = b""
-        self._ready = b""
+        self._ready = bytearray()
 
     def read(self, size: int, /) -> bytes:
-        while not self._ready:
+        # A frame may be shorter than a line.
+        while len(self._ready) < size:
             packed = self._packed or self._file.read(ZSTANDARD_READ_BYTES)
             self._packed = b""
             if not packed:
-                if self._frame is not None:
+                if self._frame is not None and not self._ready:
                     raise EOFError("a frame of zstandard is cut off")
-                return b""
+                break
             if self._frame is None:
                 decompressor = zstandard.ZstdDecompressor(max_window_size=ZSTANDARD_WINDOW_BYTES_MAX)
                 self._frame = decompressor.decompressobj()
-            self._ready = self._frame.decompress(packed)
+            self._ready += self._frame.decompress(packed)
             if self._frame.eof:
                 self._packed, self._frame = self._frame.unused_data, None
-        found, self._ready = self._ready[:size], self._ready[size:]
+        found = bytes(self._ready[:size])
+        del self._ready[:size]
         return found
 
 
