@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import io
 import json
+import subprocess
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -279,7 +280,8 @@ def test_some_values_without_bytes_are_read() -> None:
 
 
 def test_a_schema_that_is_no_json_or_too_deep_says_why() -> None:
-    for text in ("{", "[" * 100_000):
+    half = json.dumps(record(("a", {"type": "enum", "name": "E", "symbols": ["\ud800"]})))
+    for text in ("{", "[" * 100_000, '"\ud800"', half):
         reason, _ = reader(SchemaText("AVRO", text)).read(framed(1, b""))
         assert reason is not None
         assert reason.startswith("incompatible schema: id 1: it is no valid Avro schema")
@@ -456,6 +458,55 @@ def test_a_file_may_import_others() -> None:
         reason, _ = reader(bad, fields=fields, form=Format.PROTOBUF).read(framed(1, b"", b"\0"))
         assert reason is not None
         assert reason.startswith(f"incompatible schema: id 1: {told}")
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "told"),
+    [
+        ("// \ud800", (), "schema.proto is no text: it has half of a surrogate pair"),
+        ("", ("a", "a/b"), "what it imports cannot be files of one folder: File exists"),
+        ("", ("a/b", "a"), "what it imports cannot be files of one folder: Is a directory"),
+        ("", ("a", "a/b/c"), "what it imports cannot be files of one folder: Not a directory"),
+        ("", ("a" * 300,), "what it imports cannot be files of one folder: File name too long"),
+    ],
+)
+def test_imports_that_are_no_files_of_one_folder_end_no_reader(
+    text: str, names: tuple[str, ...], told: str
+) -> None:
+    schema = SchemaText("PROTOBUF", PROTO + text, tuple((name, 'syntax = "proto3";') for name in names))
+    fields = (Field("event_id", Kind.TEXT),)
+    reason, _ = reader(schema, fields=fields, form=Format.PROTOBUF).read(framed(1, b"", ORDER_INDEXES))
+    assert reason == f"incompatible schema: id 1: {told}"
+
+
+def test_a_file_may_be_named_as_what_protoc_makes() -> None:
+    schema = SchemaText("PROTOBUF", PROTO, (("descriptors/x", 'syntax = "proto3";'),))
+    fields = (Field("event_id", Kind.TEXT),)
+    reason, _ = reader(schema, fields=fields, form=Format.PROTOBUF).read(framed(1, b"", ORDER_INDEXES))
+    assert reason is None
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "told"),
+    [
+        (-9, "", "protoc cannot be run: it has ended with status -9"),
+        (
+            1,
+            "/x/.descriptors:\nNo space left on device",
+            "protoc cannot be run: /x/.descriptors: No space left on device",
+        ),
+    ],
+)
+def test_a_protoc_that_was_stopped_says_nothing_of_the_schema(
+    monkeypatch: pytest.MonkeyPatch, status: int, said: str, told: str
+) -> None:
+    """The records are read when the run goes on."""
+    done = subprocess.CompletedProcess([], status, "", said)
+    monkeypatch.setattr(subprocess, "run", lambda *words, **options: done)
+    fields = (Field("event_id", Kind.TEXT),)
+    with pytest.raises(PipelineFailed) as failed:
+        proto_reader(PROTO, fields=fields).read(framed(1, b"", ORDER_INDEXES))
+    assert str(failed.value) == told
 
 
 def test_protobuf_that_nobody_should_have_written_is_told_apart() -> None:

@@ -73,6 +73,13 @@ class Unusable(NotRead):
     """A schema by which no record is read. The message says why."""
 
 
+def _parsed(text: str) -> Any:
+    """Parse JSON. ValueError, also for half of a surrogate pair, which no column and no topic takes."""
+    found = json.loads(text)
+    json.dumps(found, ensure_ascii=False).encode()
+    return found
+
+
 class AvroSchema:
     """A writer's schema. Unusable."""
 
@@ -82,8 +89,8 @@ class AvroSchema:
         self._named: dict[str, Any] = {}
         try:
             for _, text in schema.references:
-                parse_schema(json.loads(text), named_schemas=self._named)
-            self._schema: Any = parse_schema(json.loads(schema.text), named_schemas=self._named)
+                parse_schema(_parsed(text), named_schemas=self._named)
+            self._schema: Any = parse_schema(_parsed(schema.text), named_schemas=self._named)
         except UnknownType as error:
             raise Unusable(f"it has an unknown type {error.name}") from None
         except (

@@ -5,8 +5,11 @@ The registry has a schema as the text of its file. protoc makes descriptors of i
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -28,10 +31,16 @@ DEFAULTS_CHARACTERS_MAX: Final = 1024 * 1024
 NAME_MARKS: Final = 4
 """Quotes, colon and comma."""
 _FILE: Final = "schema.proto"
-_SET: Final = "descriptors"
+_SET: Final = ".descriptors"
+"""No file that is imported has a name like that."""
 _NAME: Final = re.compile(r"(?:[A-Za-z0-9_-][A-Za-z0-9_.-]*/)*[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 _SAID: Final = re.compile(r"^\S+\.proto:.*", re.MULTILINE)
 """What protoc says of a file, without its warnings."""
+
+_OF_NAMES: Final = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG)
+"""The errors of names that do not go together."""
+_STOPPED: Final = (-signal.SIGKILL, -signal.SIGTERM)
+"""The status of a protoc that somebody has stopped, or the system because of its memory. It says nothing of the schema."""
 
 _TIMESTAMP: Final = "google.protobuf.Timestamp"
 _WRAPPER: Final = re.compile(r"google\.protobuf\.(?:String|U?Int32|U?Int64|Float|Double|Bool|Bytes)Value")
@@ -171,8 +180,17 @@ def _compiled(schema: SchemaText) -> bytes:
         for name, text in (*schema.references, (_FILE, schema.text)):
             if _NAME.fullmatch(name) is None or (name == _FILE and text is not schema.text):
                 raise Unusable(f"it imports {name!r}, which is no name of a file")
-            (root / name).parent.mkdir(parents=True, exist_ok=True)
-            (root / name).write_text(text, encoding="utf-8")
+            try:
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                (root / name).write_text(text, encoding="utf-8")
+            except UnicodeEncodeError:
+                raise Unusable(f"{name} is no text: it has half of a surrogate pair") from None
+            except OSError as error:
+                if error.errno in _OF_NAMES:
+                    raise Unusable(
+                        f"what it imports cannot be files of one folder: {error.strerror}"
+                    ) from None
+                raise PipelineFailed(f"protoc cannot be run: {error.strerror}") from None
         arguments = [f"-I{folder}", "--include_imports", f"--descriptor_set_out={root / _SET}", _FILE]
         try:
             done = subprocess.run(
@@ -192,6 +210,9 @@ def _compiled(schema: SchemaText) -> bytes:
             raise PipelineFailed(
                 "grpcio-tools is not installed; install with: pip install 'kafkacompat[registry]'"
             )
+        if done.returncode in _STOPPED or os.strerror(errno.ENOSPC) in done.stderr:
+            why = " ".join(done.stderr.split()) or f"it has ended with status {done.returncode}"
+            raise PipelineFailed(f"protoc cannot be run: {why[:SAID_CHARACTERS_MAX]}")
         if done.returncode != 0 or not (root / _SET).exists():
             said = " ".join(_SAID.findall(done.stderr.replace(f"{folder}/", "")) or done.stderr.split())
             raise Unusable(f"it is no valid Protobuf schema: {said[:SAID_CHARACTERS_MAX]}")
