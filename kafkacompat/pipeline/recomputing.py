@@ -162,13 +162,15 @@ def recomputed(
 
 
 def changed_dates(present: DataFrame | None, computed: DataFrame, *, may_lack: bool = False) -> list[date]:
-    """Return the dates whose rows differ. PipelineFailed if the table has more of a date: nothing of it must be lost.
+    """Return the dates whose rows differ. PipelineFailed if the table has more of a date, or values of a column that is not
+    computed: nothing of it must be lost.
 
     may_lack: rows of an earlier version of the job, which lack a column that was added, have null there.
     """
     from pyspark.sql import functions as F
 
     columns = sorted(computed.columns)
+    of_table = present
 
     def counted(frame: DataFrame, each: int) -> DataFrame:
         for name in ("date", "hour"):
@@ -194,7 +196,15 @@ def changed_dates(present: DataFrame | None, computed: DataFrame, *, may_lack: b
             "or rows are in it twice"
         )
     differing = both.groupBy("date", "row").agg(F.sum("each").alias("more")).where("more != 0")
-    return sorted(date.fromisoformat(row["date"]) for row in differing.select("date").distinct().collect())
+    found = sorted(date.fromisoformat(row["date"]) for row in differing.select("date").distinct().collect())
+    if of_table is not None and found:
+        replaced = of_dates(of_table, found)
+        for name in set(of_table.columns).difference(columns):
+            if not replaced.where(F.col(f"`{name}`").isNotNull()).isEmpty():
+                raise PipelineFailed(
+                    f"the table has a column {name}, which the job does not have: its values would be lost"
+                )
+    return found
 
 
 def of_dates(rows: DataFrame, days: Collection[date]) -> DataFrame:

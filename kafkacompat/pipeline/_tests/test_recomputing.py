@@ -136,6 +136,10 @@ def test_dates_whose_rows_differ_are_found(spark: SparkSession, tmp_path: Path) 
         assert changed_dates(before, spark.createDataFrame(rows, schema), may_lack=True) == [DAY, NEXT]
         nothing = spark.createDataFrame([(*row[:2], None, *row[3:]) for row in rows], schema)
         assert changed_dates(before, nothing, may_lack=True) == []
+        fewer = spark.createDataFrame([*rows, rows[2]], schema).drop("cost")
+        with pytest.raises(PipelineFailed, match="a column cost, which the job does not have"):
+            changed_dates(present, fewer)
+        assert changed_dates(spark.createDataFrame(nothing.collect(), schema), fewer) == [NEXT]
     finally:
         spark.conf.set(inference, kept)
 
