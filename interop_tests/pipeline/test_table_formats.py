@@ -11,7 +11,7 @@ import pytest
 from interop_tests.pipeline.declarative_spark import declarative_spark
 from interop_tests.pipeline.table_programs import told_by
 from interop_tests.pipeline.table_readers import rows_read
-from kafkacompat.pipeline.runner import TABLE_HELP
+from kafkacompat.pipeline.spark_failures import TABLE_HELP
 from kafkacompat.pipeline.tables import FORMATS, PARQUET
 
 WITHOUT_PARQUET = [form for form in FORMATS if form != PARQUET]

@@ -164,7 +164,8 @@ class Backfill:
             with locked(self._writers_lock) as is_alone:
                 if not is_alone:
                     raise PipelineFailed(
-                        f"a run writes it, and only one process may commit to a table of format {form}: stop the run first"
+                        f"a run, a maintenance or another backfill of its job is at work, and only one process may commit to a "
+                        f"table of format {form}: stop the run first"
                     )
                 return self._lake(sink, query, LAKES[form])
         finally:

@@ -29,6 +29,7 @@ from kafkacompat.pipeline.run_command import (
     sources_of,
 )
 from kafkacompat.pipeline.session import local_path, start_session, stop_session
+from kafkacompat.pipeline.spark_failures import refusal_of
 from kafkacompat.pipeline.user_data import user_data
 
 
@@ -95,8 +96,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Compute one table after the other. The status is 1 if one could not be computed."""
     require_extra("spark", "pyspark", "confluent_kafka")
-    from pyspark.errors import PySparkException
-
     from kafkacompat.pipeline.backfill import Backfill, kept_manifest, options_of_run
     from kafkacompat.pipeline.recomputing import Range
 
@@ -136,10 +135,8 @@ def run(arguments: argparse.Namespace) -> int:
             try:
                 print(f"{table}: {backfill.table(table, form, grace_ms)}", flush=True)
                 continue
-            except PipelineFailed as failure:
-                refused = str(failure)
-            except PySparkException as error:
-                refused = str(error).strip().partition("\n")[0]
+            except Exception as error:
+                refused = refusal_of(error)
             print(f"kafkacompat: {table} was not computed again: {refused}", file=sys.stderr, flush=True)
             status = 1
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from kafkacompat.pipeline.maintenance.table import (
 from kafkacompat.pipeline.options import RunOptions
 from kafkacompat.pipeline.run_command import IN_USER_DATA, add_cache
 from kafkacompat.pipeline.session import local_path, start_session, stop_session
+from kafkacompat.pipeline.spark_failures import refusal_of
 from kafkacompat.pipeline.tables import format_in
 from kafkacompat.pipeline.user_data import user_data
 
@@ -90,10 +92,17 @@ class _Spark:
         self._options = options
         self._formats = formats
         self._session: SparkSession | None = None
+        self._failure: PipelineFailed | None = None
 
     def __call__(self) -> SparkSession:
+        if self._failure is not None:
+            raise self._failure
         if self._session is None:
-            self._session = start_session(self._options, self._formats)
+            try:
+                self._session = start_session(self._options, self._formats)
+            except PipelineFailed as failure:
+                self._failure = failure
+                raise
             # A merge is one task, and must leave its file where it is looked for.
             self._session.conf.set("spark.sql.files.maxRecordsPerFile", "0")
         return self._session
@@ -118,7 +127,7 @@ def tables_in(output: Path, wanted: list[str]) -> dict[str, str]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Maintain one table after the other."""
+    """Maintain one table after the other. The status is 1 if one could not be maintained."""
     output = local_path(arguments.output)
     if output is None:
         raise PipelineFailed(f"{arguments.output} is not on this machine's file system")
@@ -137,10 +146,16 @@ def run(arguments: argparse.Namespace) -> int:
     )
     spark = _Spark(options, set(found.values()))
     grace_ms = round(arguments.keep_replaced * HOUR_MS)
+    status = 0
     try:
         for table, form in found.items():
-            told = maintain_table(output, table, form, limits, grace_ms, spark)
-            print(f"{table}: {told}", flush=True)
+            try:
+                print(f"{table}: {maintain_table(output, table, form, limits, grace_ms, spark)}", flush=True)
+                continue
+            except Exception as error:
+                refused = refusal_of(error)
+            print(f"kafkacompat: {table} was not maintained: {refused}", file=sys.stderr, flush=True)
+            status = 1
     finally:
         spark.stop()
-    return 0
+    return status

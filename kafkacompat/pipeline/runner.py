@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import sys
 import threading
@@ -54,6 +53,7 @@ from kafkacompat.pipeline.progress import (
     summary_of,
 )
 from kafkacompat.pipeline.session import is_jvm_gone, local_path
+from kafkacompat.pipeline.spark_failures import reason_of
 from kafkacompat.pipeline.table_formats import TABLE_FORMATS
 from kafkacompat.pipeline.tables import PARQUET, format_in
 
@@ -68,25 +68,6 @@ MAINTENANCE: Final = "maintenance"
 MAINTENANCE_END_S = 20.0
 REPORT_INTERVAL_S = 10.0
 """A query that has no new batch is reported this often, so that readers can tell an idle run from a dead one."""
-FAILURE_CHARACTERS_MAX = 600
-WORKER_FAILED: Final = f"{PipelineFailed.__module__}.{PipelineFailed.__name__}: "
-"""Before the reason of a Python worker in its traceback."""
-WORKER_LACKS: Final = "ModuleNotFoundError: "
-
-STATE_CHANGED: Final = re.compile(r"\[((?:STATE_STORE|STREAMING_STATEFUL)_[A-Z_.]+)\]")
-"""How Spark refuses state of another query plan."""
-STATE_HELP: Final = (
-    "the state in the checkpoint is that of another version of the job. Run that version, or start again with empty folders for "
-    "--checkpoint and --output"
-)
-TABLE_CHANGED: Final = re.compile(
-    r"(?:Failed to merge |Cannot change column type: |Not a (?:struct|map|list): )(?:(?! SQLSTATE: ).)*"
-)
-"""How Delta and Iceberg refuse rows whose columns have other types than those of the table."""
-TABLE_HELP: Final = (
-    "the table has this column with another type. Give it another name in the job, or start again with empty folders for "
-    "--checkpoint and --output"
-)
 
 
 class StopRequest:
@@ -246,22 +227,7 @@ def failure_of(query: StreamingQuery) -> str | None:
     error = query.exception()
     if error is None:
         return None
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    # A Python worker has said why it cannot go on.
-    for line in lines:
-        if line.startswith(WORKER_FAILED):
-            return line.removeprefix(WORKER_FAILED)[:FAILURE_CHARACTERS_MAX]
-        if line.startswith(WORKER_LACKS):
-            lacks = line.removeprefix(WORKER_LACKS)
-            return f"an executor's Python: {lacks}: PYSPARK_PYTHON must name one with kafkacompat[registry]"
-    for line in lines:
-        if (changed := STATE_CHANGED.search(line)) is not None:
-            return f"{changed[1]}: {STATE_HELP}"[:FAILURE_CHARACTERS_MAX]
-    causes = [line for line in lines if line.startswith("Caused by:")]
-    said = causes[-1].removeprefix("Caused by: ") if causes else (lines[0] if lines else type(error).__name__)
-    if (changed := TABLE_CHANGED.search(said)) is not None:
-        said = f"{changed[0]}: {TABLE_HELP}"
-    return said[:FAILURE_CHARACTERS_MAX]
+    return reason_of(error)
 
 
 class Run:
@@ -337,7 +303,7 @@ class Run:
         except Exception as error:
             if is_jvm_gone(error):
                 raise
-            self._failures[query.name] = f"cannot start: {_first_line(error)}"
+            self._failures[query.name] = f"cannot start: {reason_of(error)}"
             raise PipelineFailed(f"query {query.name} {self._failures[query.name]}") from error
 
     def _look_at(self, query: Query) -> None:
@@ -405,7 +371,7 @@ class Run:
         if failure is None:
             self._say(f"{table}: {ended.task.said}")
         else:
-            self._say(f"{table} was not maintained: {_first_line(failure)}")
+            self._say(f"{table} was not maintained: {reason_of(failure)}")
         if ended.paused is None:
             return
         self._tell(ended.paused)
@@ -499,11 +465,6 @@ def _schedule_of(queries: Iterable[Query], options: RunOptions) -> Schedule | No
         return None
     tables = [query.table for query in queries if query.table is not None]
     return Schedule(tables, options.maintain_every_s, time.monotonic())
-
-
-def _first_line(error: Exception) -> str:
-    text = str(error).strip()
-    return (text.splitlines()[0] if text else type(error).__name__)[:FAILURE_CHARACTERS_MAX]
 
 
 def _untold(query: StreamingQuery, totals: Totals) -> list[dict[str, Any]]:

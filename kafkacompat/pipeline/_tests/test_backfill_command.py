@@ -211,7 +211,7 @@ def test_a_topic_that_is_remade_while_it_is_read_publishes_nothing(
 def test_a_table_that_is_refused_leaves_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in ("events", "totals"):
+    for name in ("aside", "events", "totals"):
         (tmp_path / "logs" / name / "_spark_metadata").mkdir(parents=True)
     (tmp_path / "logs.manifest.json").write_text(encode(Manifest("logs", 1, {}, "c", {})))
     asked = []
@@ -226,6 +226,8 @@ def test_a_table_that_is_refused_leaves_the_others(
             assert (form, grace_ms) == ("parquet", 3_600_000)
             if name == "logs/events":
                 raise PipelineFailed("why")
+            if name == "logs/aside":
+                raise OSError(28, "No space left on device")
             return "done"
 
     stopped: list[object] = []
@@ -238,6 +240,9 @@ def test_a_table_that_is_refused_leaves_the_others(
     assert backfill_command.run(arguments_of(*places, *words)) == 1
     told = capsys.readouterr()
     assert told.out == "logs/totals: done\n"
-    assert told.err == "kafkacompat: logs/events was not computed again: why\n"
+    assert told.err.splitlines() == [
+        "kafkacompat: logs/aside was not computed again: [Errno 28] No space left on device",
+        "kafkacompat: logs/events was not computed again: why",
+    ]
     assert asked == [Range(date(2026, 11, 19), date(2026, 11, 20))]
     assert stopped == [["parquet"]]

@@ -182,7 +182,7 @@ def test_a_table_in_maintenance_is_left_alone(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(fcntl, "lockf", refuse)
     limits = Limits(1, 2, None)
-    for form, said in (("parquet", "another maintenance"), ("delta", "stop the run first")):
+    for form, said in (("parquet", "a backfill or another maintenance"), ("delta", "stop the run first")):
         told = maintain_table(
             tmp_path,
             "shop/orders",
@@ -192,6 +192,59 @@ def test_a_table_in_maintenance_is_left_alone(tmp_path: Path, monkeypatch: pytes
             no_spark,  # type: ignore[arg-type]
         )
         assert said in told
+
+
+class JavaError(Exception):
+    """As py4j raises an error of the JVM."""
+
+
+JavaError.__module__ = "py4j.protocol"
+
+
+def test_a_table_that_fails_leaves_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Spark has no room to merge one of them."""
+    for name in ("shop/a", "shop/b", "shop/c", "shop/d"):
+        parquet_table(tmp_path, name)
+    called = "An error occurred while calling o7.sql.\n"
+    lost = f"{called}: org.x.SparkException: Job aborted\n\tat x\nCaused by: java.io.IOException: Full"
+    failures = {"shop/a": JavaError(lost), "shop/b": OSError(28, "No space"), "shop/c": PipelineFailed("why")}
+
+    def maintain(output: Path, table: str, *more: object) -> str:
+        if table in failures:
+            raise failures[table]
+        return "done"
+
+    monkeypatch.setattr(maintain_command, "maintain_table", maintain)
+    assert maintain_command.run(arguments_of("--output", str(tmp_path))) == 1
+    told = capsys.readouterr()
+    assert told.out == "shop/d: done\n"
+    assert told.err.splitlines() == [
+        "kafkacompat: shop/a was not maintained: java.io.IOException: Full",
+        "kafkacompat: shop/b was not maintained: [Errno 28] No space",
+        "kafkacompat: shop/c was not maintained: why",
+    ]
+    failures["shop/b"] = ConnectionRefusedError()
+    with pytest.raises(PipelineFailed, match="JVM has ended"):
+        maintain_command.run(arguments_of("--output", str(tmp_path)))
+    failures["shop/a"] = ZeroDivisionError()
+    with pytest.raises(ZeroDivisionError):
+        maintain_command.run(arguments_of("--output", str(tmp_path)))
+
+
+def test_a_spark_that_does_not_start_is_started_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("shop/a/_delta_log", "shop/b/_delta_log"):
+        (tmp_path / name).mkdir(parents=True)
+    started: list[object] = []
+
+    def start(*arguments: object) -> None:
+        started.append(arguments)
+        raise PipelineFailed("no Java")
+
+    monkeypatch.setattr(maintain_command, "start_session", start)
+    assert maintain_command.run(arguments_of("--output", str(tmp_path))) == 1
+    assert len(started) == 1
 
 
 def test_a_folder_is_read_and_written(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.groups import Finished
 from kafkacompat.pipeline.options import RunOptions
 from kafkacompat.pipeline.queries import QUERIES, Query
+from kafkacompat.pipeline.spark_failures import TABLE_HELP
 from kafkacompat.pipeline.terminal import Terminal
 
 
@@ -386,4 +387,4 @@ def test_another_type_of_a_column_is_refused_with_what_to_do(refused: str) -> No
     query: Any = SimpleNamespace(
         exception=lambda: f"{head}{refused} SQLSTATE: XXKST\n=== Streaming Query ==="
     )
-    assert runner.failure_of(query) == f"{refused}: {runner.TABLE_HELP}"
+    assert runner.failure_of(query) == f"{refused}: {TABLE_HELP}"

@@ -15,7 +15,8 @@ from pyspark.sql import functions as F
 
 from kafkacompat.pipeline._tests.conftest import SOURCE_SCHEMA
 from kafkacompat.pipeline.job import Field, Job, Kind, RunOptions, Table
-from kafkacompat.pipeline.runner import STATE_HELP, failure_of
+from kafkacompat.pipeline.runner import failure_of
+from kafkacompat.pipeline.spark_failures import STATE_HELP
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

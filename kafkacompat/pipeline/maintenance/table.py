@@ -79,7 +79,7 @@ def maintain_table(
     (place / ROUNDS).mkdir(exist_ok=True)
     with locked(place / ROUNDS / "lock") as is_free:
         if not is_free:
-            return "another maintenance is at work"
+            return "a backfill or another maintenance is at work"
         folder = LocalFolder(place, writers_lock, session)
         folder.clean()
         return said(maintain(folder, limits, grace_ms, uuid.uuid4().hex[:12], _now_ms))
@@ -99,7 +99,10 @@ def _lake(
     lake = LAKES[form]
     with alone as is_alone:
         if not is_alone:
-            return f"a run writes it, and only one process may commit to a table of format {form}: stop the run first"
+            return (
+                f"a run, a backfill or another maintenance of its job is at work, and only one process may commit to a table of "
+                f"format {form}: stop the run first"
+            )
         lake.use_output(session(), str(output))
         done = lake.maintain(session(), table, str(output / table), limits, grace_ms, _now_ms())
     return f"{done.merged} files merged into {done.made}" if done.merged else "no small files"
