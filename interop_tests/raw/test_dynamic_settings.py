@@ -37,13 +37,17 @@ class Node:
 
     def alter(self, name: str, value: str | None, broker: str = "", kind: int = BROKER) -> None:
         """Set a setting of the cluster, of broker `broker`, or of a topic. None removes it."""
+        result = self.result_of(name, value, broker, kind)
+        assert result["ErrorCode"] == 0, result
+
+    def result_of(self, name: str, value: str | None, broker: str = "", kind: int = BROKER) -> Any:
         config = {"Name": name, "ConfigOperation": DELETE if value is None else SET, "Value": value}
         resource = {"ResourceType": kind, "ResourceName": broker, "Configs": [config]}
         reply = self.connection.call(
             "IncrementalAlterConfigs", 1, {"Resources": [resource], "ValidateOnly": False}
         )
         (result,) = reply["Responses"]
-        assert result["ErrorCode"] == 0, result
+        return result
 
     def try_produce(self, topic: str, **plan: Any) -> int:
         plan.setdefault("base_timestamp_ms", int(time.time() * 1000))
@@ -264,7 +268,19 @@ def test_connections_over_a_lowered_bound_are_closed(node: Node, change: Change)
     ],
 )
 def test_nobody_can_lock_everyone_out(node: Node, name: str) -> None:
-    config = {"Name": name, "ConfigOperation": SET, "Value": "0"}
-    resource = {"ResourceType": BROKER, "ResourceName": "", "Configs": [config]}
-    reply = node.connection.call("IncrementalAlterConfigs", 1, {"Resources": [resource]})
-    assert reply["Responses"][0]["ErrorCode"] == ErrorCode.INVALID_REQUEST
+    assert node.result_of(name, "0")["ErrorCode"] == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("setting", "is_for_all"),
+    [("max.connections", True), ("num.io.threads", False), ("log.dirs", False), ("unknown.thing", False)],
+)
+def test_any_setting_may_have_a_listeners_prefix_on_one_broker(
+    node: Node, change: Change, setting: str, is_for_all: bool
+) -> None:
+    """Even one that is read at the start only. Few may have it for the whole cluster."""
+    name = f"listener.name.external.{setting}"
+    change(name, "100", "1")
+    assert node.result_of(name, "100")["ErrorCode"] == (0 if is_for_all else ErrorCode.INVALID_REQUEST)
+    if is_for_all:
+        node.alter(name, None)
