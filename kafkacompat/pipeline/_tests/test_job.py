@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -20,7 +21,7 @@ from kafkacompat.pipeline import loading, run_command
 from kafkacompat.pipeline._tests.conftest import RECEIVED_MS
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.job import Field, Format, Job, JobProblem, Kind, Query, RunOptions, Table, Topic
-from kafkacompat.pipeline.jobs.validation import OWN_COLUMNS
+from kafkacompat.pipeline.jobs.validation import OWN_COLUMNS, rejected
 from kafkacompat.pipeline.queries import ACTIVITY, JOBS, LOGS, METRICS
 from kafkacompat.pipeline.topics import EVENTS, PIPELINE_PROGRESS, RESULTS
 
@@ -197,6 +198,13 @@ def test_rows_get_what_sinks_need(records: Records) -> None:
     assert (record["topic"], record["key"]) == ("orders.windows", f"north|{start_ms}")
     (bad,) = orders().query("orders-rejected").build(frame, OPTIONS).collect()
     assert json.loads(bad["value"])["reason"] == "empty field: shop"
+
+
+def test_the_page_has_the_fields_of_rejected_records(records: Records) -> None:
+    page = Path(__file__).resolve().parents[3] / "docs" / "reference" / "pipeline.md"
+    (row,) = re.findall(r"^\| `logs\.rejected`,.*$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    found = rejected(orders().validated(records("orders.raw", b"no order"), OPTIONS))
+    assert [name for name in found.columns if re.search(rf"\b{name}\b", row) is None] == []
 
 
 def test_no_field_has_the_name_of_another_column(records: Records) -> None:
