@@ -10,8 +10,8 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from kafkacompat._tests.fuzz.values import TOPICS, WITNESSED_TOPIC
-from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.group.consumer_protocol import MalformedSubscription, subscribed_topics
+from kafkacompat.wire.config_resources import ConfigResourceType
 
 NOT_COMPARED: dict[tuple[str, str], str] = {
     (

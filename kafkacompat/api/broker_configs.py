@@ -24,9 +24,9 @@ from kafkacompat.controller.configuration_control_manager import (
     new_values,
     wanted_settings,
 )
-from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.ids import parse_int
 from kafkacompat.tasks import TURN_COST, Pace, Work
+from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from kafkacompat.api.broker_configs import wrong_node
 from kafkacompat.api.handler import Handler, Slices
 from kafkacompat.api.named_rights import names_unknown_config_types
 from kafkacompat.api.topics import is_legal_topic_name
-from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.tasks import TURN_COST, Work, at_once
+from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_configs_response import (
     DescribeConfigsResourceResult,

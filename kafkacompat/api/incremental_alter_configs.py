@@ -22,8 +22,8 @@ from kafkacompat.api.broker_configs import (
 )
 from kafkacompat.api.handler import Handler
 from kafkacompat.controller.configuration_control_manager import ConfigRefused, check_count
-from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.tasks import in_turns, pause
+from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.incremental_alter_configs_request import (
     AlterConfigsResource,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.api.endpoints import named_brokers
 from kafkacompat.api.handler import Handler, top_level_error
-from kafkacompat.controller.image import ConfigResourceType
+from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.list_config_resources_response import (
     ConfigResource,

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 from kafkacompat.api.access import CLUSTER_ACTION, REFUSALS, Access, Right, access_of
 from kafkacompat.api.request_context import NotController
 from kafkacompat.api.topics import is_legal_topic_name
-from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.dataclass import dataclass
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import METADATA_TOPIC, ZERO_UUID
 from kafkacompat.security.acl import CLUSTER_NAME, AclOperation, ResourceType
 from kafkacompat.tasks import TURN_COST, Pace, Work, in_turns
+from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.errors import ErrorCode, error_text
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkacompat.controller.image import ConfigResourceType
+from kafkacompat.wire.config_resources import ConfigResourceType
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node

@@ -36,6 +36,7 @@ from kafkacompat.failure import CommandFailed
 from kafkacompat.raft.storage import LOCK_FILE, META_PROPERTIES
 from kafkacompat.security.cluster_address import ClusterAddress
 from kafkacompat.wire.apis import ApiKey
+from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.message import Message
 from kafkacompat.wire.messages.api_versions_request import ApiVersionsRequest
@@ -51,7 +52,6 @@ from kafkacompat.wire.messages.describe_quorum_response import DescribeQuorumRes
 
 ANSWER_TIMEOUT_S = 10.0
 BROKERS_TOGETHER = 32
-BROKER_RESOURCE = 4
 FLOCK = "hhqqi0q"
 """struct flock: kind, whence, start, length, process."""
 SOFTWARE = ("kafkacompat-doctor", "1")
@@ -133,7 +133,7 @@ def _identity(connection: Connection, node_id: int) -> tuple[str, int] | None:
     """The cluster and the node at the other end. Only a broker itself describes its own settings."""
     cluster_id = connection.call(DescribeClusterRequest(), DescribeClusterResponse).cluster_id
     asked = DescribeConfigsResource(
-        resource_type=BROKER_RESOURCE, resource_name=str(node_id), configuration_keys=["node.id"]
+        resource_type=ConfigResourceType.BROKER, resource_name=str(node_id), configuration_keys=["node.id"]
     )
     (result,) = connection.call(DescribeConfigsRequest(resources=[asked]), DescribeConfigsResponse).results
     if result.error_code == ErrorCode.NONE:

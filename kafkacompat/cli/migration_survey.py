@@ -12,7 +12,7 @@ from kafkacompat.addresses import host_and_port, split_host_and_port
 from kafkacompat.cli.examination import SOFTWARE
 from kafkacompat.cli.migration import MoveFacts, NodeFacts, known_controllers
 from kafkacompat.cli.moves import ongoing_of
-from kafkacompat.cli.view import TOPIC_RESOURCE, Quorum, brokers_of, partitions_of
+from kafkacompat.cli.view import Quorum, brokers_of, partitions_of
 from kafkacompat.cli.voters import LOOK_TIMEOUT_S, RETRY_PAUSE_S, quorum_told
 from kafkacompat.client.blocking import Cluster, Connection, Remote
 from kafkacompat.client.brokers import check
@@ -20,6 +20,7 @@ from kafkacompat.config import own_table
 from kafkacompat.config.describe import ConfigSource
 from kafkacompat.failure import CommandFailed
 from kafkacompat.security.cluster_address import ClusterAddress
+from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.api_versions_request import ApiVersionsRequest
 from kafkacompat.wire.messages.api_versions_response import ApiVersionsResponse
@@ -30,7 +31,6 @@ from kafkacompat.wire.messages.describe_configs_response import DescribeConfigsR
 from kafkacompat.wire.messages.list_groups_request import ListGroupsRequest
 from kafkacompat.wire.messages.list_groups_response import ListGroupsResponse
 
-BROKER_RESOURCE = 4
 CONTROLLERS = 2
 """The type of endpoints that a controller tells."""
 TOPICS_TOGETHER = 500
@@ -115,7 +115,7 @@ def _finalized(remote: Remote) -> dict[str, int]:
 
 def _node(remote: Remote, node_id: int) -> NodeFacts:
     asked = DescribeConfigsResource(
-        resource_type=BROKER_RESOURCE, resource_name=str(node_id), configuration_keys=None
+        resource_type=ConfigResourceType.BROKER, resource_name=str(node_id), configuration_keys=None
     )
     (result,) = remote.call(DescribeConfigsRequest(resources=[asked]), DescribeConfigsResponse).results
     check(result.error_code, f"the settings of broker {node_id}", result.error_message)
@@ -145,7 +145,7 @@ def _topic_settings(remote: Remote, topics: Sequence[str]) -> dict[str, Mapping[
     for begin in range(0, len(topics), TOPICS_TOGETHER):
         resources = [
             DescribeConfigsResource(
-                resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=None
+                resource_type=ConfigResourceType.TOPIC, resource_name=topic, configuration_keys=None
             )
             for topic in topics[begin : begin + TOPICS_TOGETHER]
         ]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from kafkacompat.cli.cluster_address import add_bootstrap, add_bootstrap_to, address_of
 from kafkacompat.cli.groups import commit_offsets, committed, end_offsets
 from kafkacompat.cli.output import failing_clearly, print_table
-from kafkacompat.cli.topics import SET, TIMEOUT_MS, TOPIC_RESOURCE, TOPIC_SOURCE, overrides_of
+from kafkacompat.cli.topics import SET, TIMEOUT_MS, TOPIC_SOURCE, overrides_of
 from kafkacompat.client.blocking import Cluster
 from kafkacompat.client.brokers import bootstrap_address, check
 from kafkacompat.config import ConfigError, topic_keys
@@ -31,6 +31,7 @@ from kafkacompat.failure import CommandFailed
 from kafkacompat.ids import INTERNAL_TOPICS, uuid_to_text
 from kafkacompat.mirror.group_offsets import groups_with_offsets
 from kafkacompat.security.cluster_address import ClusterAddress
+from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.errors import code_of
 from kafkacompat.wire.messages.create_topics_request import (
     CreatableTopic,
@@ -256,7 +257,7 @@ def refuse_to_turn_back(
 def values_of(cluster: Cluster, topic: str, *names: str) -> dict[str, str]:
     """The effective values of these settings, as far as the topic has them."""
     resource = DescribeConfigsResource(
-        resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=list(names)
+        resource_type=ConfigResourceType.TOPIC, resource_name=topic, configuration_keys=list(names)
     )
     answer = cluster.any().call(DescribeConfigsRequest(resources=[resource]), DescribeConfigsResponse)
     (result,) = answer.results
@@ -284,7 +285,7 @@ def mirror_topics(cluster: Cluster) -> list[MirrorTopic]:
         return []
     resources = [
         DescribeConfigsResource(
-            resource_type=TOPIC_RESOURCE,
+            resource_type=ConfigResourceType.TOPIC,
             resource_name=name,
             configuration_keys=[
                 MIRROR_NAME,
@@ -477,7 +478,7 @@ def set_values(cluster: Cluster, changes: Mapping[str, Mapping[str, str]]) -> No
         return
     resources = [
         AlterConfigsResource(
-            resource_type=TOPIC_RESOURCE,
+            resource_type=ConfigResourceType.TOPIC,
             resource_name=topic,
             configs=[
                 AlterableConfig(name=name, config_operation=SET, value=value)

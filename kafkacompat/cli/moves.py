@@ -22,6 +22,7 @@ from kafkacompat.client.brokers import check
 from kafkacompat.dataclass import dataclass
 from kafkacompat.failure import CommandFailed
 from kafkacompat.security.cluster_address import ClusterAddress
+from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
@@ -51,7 +52,6 @@ SILENCE_MAX_S = 60.0
 """How long a watched reassignment may go without any answer. Controllers and brokers may fail over in that time."""
 METADATA_BEHIND_MAX_S = 10.0
 """How long a broker's metadata may show other replicas than the controller."""
-TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 SET, DELETE = 0, 1
 RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 LEADERS, FOLLOWERS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
@@ -137,7 +137,7 @@ def throttle(cluster: Cluster, current: Assignment, plan: Plan, bytes_per_s: int
         followers[topic] += [f"{number}:{each}" for each in new]
     for topic in leaders:
         values = {LEADERS: ",".join(leaders[topic]), FOLLOWERS: ",".join(followers[topic])}
-        configure(cluster.any(), TOPIC_RESOURCE, topic, values)
+        configure(cluster.any(), ConfigResourceType.TOPIC, topic, values)
     set_rates(cluster, brokers_in(current, plan), bytes_per_s)
 
 
@@ -145,16 +145,18 @@ def set_rates(cluster: Cluster, brokers: Iterable[int], bytes_per_s: int) -> Non
     """Set the rates. A broker that is down copies nothing, so it is skipped."""
     alive = cluster.node_ids()
     for each in sorted(set(brokers).intersection(alive)):
-        configure(cluster.node(each), BROKER_RESOURCE, str(each), dict.fromkeys(RATES, str(bytes_per_s)))
+        configure(
+            cluster.node(each), ConfigResourceType.BROKER, str(each), dict.fromkeys(RATES, str(bytes_per_s))
+        )
 
 
 def remove_throttles(cluster: Cluster, brokers: Iterable[int], topics: Iterable[str]) -> list[int]:
     """Remove all throttles, whoever set them. Return the brokers that are down: only a broker itself changes its settings."""
     for topic in sorted(topics):
-        configure(cluster.any(), TOPIC_RESOURCE, topic, dict.fromkeys((LEADERS, FOLLOWERS)))
+        configure(cluster.any(), ConfigResourceType.TOPIC, topic, dict.fromkeys((LEADERS, FOLLOWERS)))
     alive = cluster.node_ids()
     for each in sorted(set(brokers).intersection(alive)):
-        configure(cluster.node(each), BROKER_RESOURCE, str(each), dict.fromkeys(RATES))
+        configure(cluster.node(each), ConfigResourceType.BROKER, str(each), dict.fromkeys(RATES))
     return sorted(set(brokers).difference(alive))
 
 

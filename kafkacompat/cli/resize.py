@@ -26,6 +26,7 @@ from kafkacompat.config import load_properties
 from kafkacompat.failure import CommandFailed
 from kafkacompat.ids import INTERNAL_TOPICS, OFFSETS_TOPIC
 from kafkacompat.security.cluster_address import ClusterAddress
+from kafkacompat.wire.config_resources import ConfigResourceType
 
 REACTION_TIMEOUT_S = 60.0
 JOIN_TIMEOUT_S = 60.0
@@ -133,7 +134,7 @@ def move(
         size = sum(moves.bytes_to_copy(cluster, current, changes).values())
         for topic in sorted(set(fewer) - {OFFSETS_TOPIC}):
             least = replication_settings(max(map(len, plan.values())))["transaction.state.log.min.isr"]
-            moves.configure(cluster.any(), moves.TOPIC_RESOURCE, topic, {MIN_ISR: least})
+            moves.configure(cluster.any(), ConfigResourceType.TOPIC, topic, {MIN_ISR: least})
     show(current, changes, size)
     if changes:
         moves.execute(bootstrap, current, changes, throttle)

@@ -11,6 +11,7 @@ from kafkacompat.client.brokers import check
 from kafkacompat.dataclass import dataclass
 from kafkacompat.failure import CommandFailed
 from kafkacompat.wire.apis import ApiKey
+from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_share_group_offsets_request import (
     AlterShareGroupOffsetsRequest,
@@ -41,7 +42,6 @@ from kafkacompat.wire.messages.share_group_describe_response import (
     ShareGroupDescribeResponse,
 )
 
-GROUP_RESOURCE = 32
 SET, DELETE = 0, 1
 MEMBER_COLUMNS = ("member", "epoch", "client", "host", "subscribed", "assigned")
 
@@ -130,7 +130,9 @@ def set_group_configs(cluster: Cluster, group: str, values: Mapping[str, str | N
         AlterableConfig(name=name, config_operation=DELETE if value is None else SET, value=value)
         for name, value in values.items()
     ]
-    resource = AlterConfigsResource(resource_type=GROUP_RESOURCE, resource_name=group, configs=changes)
+    resource = AlterConfigsResource(
+        resource_type=ConfigResourceType.GROUP, resource_name=group, configs=changes
+    )
     answer = cluster.any().call(
         IncrementalAlterConfigsRequest(resources=[resource]), IncrementalAlterConfigsResponse
     )

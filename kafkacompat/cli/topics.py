@@ -10,6 +10,7 @@ from kafkacompat.cli.view import min_isr_of, partitions_of
 from kafkacompat.client.blocking import Cluster
 from kafkacompat.client.brokers import check
 from kafkacompat.failure import CommandFailed
+from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
 from kafkacompat.wire.messages.create_partitions_response import CreatePartitionsResponse
@@ -31,7 +32,6 @@ from kafkacompat.wire.messages.incremental_alter_configs_request import (
 from kafkacompat.wire.messages.incremental_alter_configs_response import IncrementalAlterConfigsResponse
 
 TIMEOUT_MS = 30_000
-TOPIC_RESOURCE = 2
 TOPIC_SOURCE = 1
 SET, DELETE = 0, 1
 
@@ -162,7 +162,7 @@ def describe_troubled(cluster: Cluster, arguments: argparse.Namespace) -> None:
 def overrides_of(cluster: Cluster, topic: str) -> dict[str, str | None]:
     """Return the settings that are set for the topic itself."""
     resource = DescribeConfigsResource(
-        resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=None
+        resource_type=ConfigResourceType.TOPIC, resource_name=topic, configuration_keys=None
     )
     answer = cluster.any().call(DescribeConfigsRequest(resources=[resource]), DescribeConfigsResponse)
     result = answer.results[0]
@@ -195,7 +195,7 @@ def alter_topic(cluster: Cluster, arguments: argparse.Namespace) -> None:
     changes += [AlterableConfig(name=name, config_operation=DELETE, value=None) for name in arguments.unset]
     if changes:
         resource = AlterConfigsResource(
-            resource_type=TOPIC_RESOURCE, resource_name=arguments.topic, configs=changes
+            resource_type=ConfigResourceType.TOPIC, resource_name=arguments.topic, configs=changes
         )
         altered = cluster.any().call(
             IncrementalAlterConfigsRequest(resources=[resource]), IncrementalAlterConfigsResponse

@@ -12,6 +12,7 @@ from kafkacompat.client.blocking import Remote
 from kafkacompat.client.brokers import check
 from kafkacompat.dataclass import dataclass
 from kafkacompat.wire.apis import ApiKey
+from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_cluster_request import DescribeClusterRequest
 from kafkacompat.wire.messages.describe_cluster_response import DescribeClusterResponse
@@ -25,7 +26,6 @@ from kafkacompat.wire.messages.metadata_response import MetadataResponse
 QUORUM_TOPIC = "__cluster_metadata"
 CONTROLLER_LISTENER = "CONTROLLER"
 """The usual name of the listener of controllers."""
-TOPIC_RESOURCE = 2
 MIN_ISR = "min.insync.replicas"
 FENCED_SINCE_VERSION = 2
 """The version of DescribeCluster that can list fenced brokers."""
@@ -136,7 +136,7 @@ def settings_of_topics(
     """Return the effective values of these settings, by topic and setting."""
     resources = [
         DescribeConfigsResource(
-            resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=list(names)
+            resource_type=ConfigResourceType.TOPIC, resource_name=topic, configuration_keys=list(names)
         )
         for topic in topics
     ]

@@ -42,13 +42,14 @@ from kafkacompat.controller.features import (
     metadata_version,
     partition_version,
 )
-from kafkacompat.controller.image import ConfigResourceType, MetadataImage
+from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.mirrored_topics import check_mirror, turning_back
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.settings import MIN_INSYNC_REPLICAS, UNCLEAN_LEADER_ELECTION, ControllerSettings
 from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import parse_int
 from kafkacompat.tasks import TURN_COST, Pace, Work
+from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_configs_request import AlterConfigsRequest
 from kafkacompat.wire.messages.alter_configs_response import (

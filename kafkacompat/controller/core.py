@@ -15,10 +15,11 @@ from kafkacompat.controller.features import (
     metadata_transactions_supported,
     metadata_version,
 )
-from kafkacompat.controller.image import ConfigResourceType, MetadataImage
+from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.metadata_delta import Replayer
 from kafkacompat.controller.records import MetadataRecord, RecordClasses, frame_all, unframe
 from kafkacompat.controller.settings import MIN_INSYNC_REPLICAS, ControllerSettings
+from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.messages.abort_transaction_record import AbortTransactionRecord
 from kafkacompat.wire.messages.begin_transaction_record import BeginTransactionRecord
 from kafkacompat.wire.messages.config_record import ConfigRecord

@@ -23,9 +23,10 @@ from kafkacompat.controller.features import (
     loses_metadata,
     metadata_version,
 )
-from kafkacompat.controller.image import CONTROLLERS, ConfigResourceType, MetadataImage
+from kafkacompat.controller.image import CONTROLLERS, MetadataImage
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.settings import MIN_INSYNC_REPLICAS, ControllerSettings
+from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.config_record import ConfigRecord
 from kafkacompat.wire.messages.feature_level_record import FeatureLevelRecord

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
-from enum import IntEnum
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from kafkacompat.dataclass import dataclass
@@ -31,15 +30,6 @@ CLIENT_QUOTAS = "client_quotas"
 SCRAM_CREDENTIALS = "scram_credentials"
 DELEGATION_TOKENS = "delegation_tokens"
 """Kinds of `MetadataImage.opaque`. The parts that enforce or describe them read them from there."""
-
-
-class ConfigResourceType(IntEnum):
-    UNKNOWN = 0
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
 
 
 @dataclass(frozen=True, slots=True)

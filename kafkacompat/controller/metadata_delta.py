@@ -23,7 +23,6 @@ from kafkacompat.controller.image import (
     SCRAM_CREDENTIALS,
     BrokerEndpoint,
     BrokerRegistration,
-    ConfigResourceType,
     KeyChanges,
     MetadataImage,
     PartitionRegistration,
@@ -34,6 +33,7 @@ from kafkacompat.controller.records import ReplayError
 from kafkacompat.ids import DIRECTORY_MIGRATING, Uuid
 from kafkacompat.security.acl import Acl
 from kafkacompat.tasks import TURN_COST, Work
+from kafkacompat.wire.config_resources import ConfigResourceType
 
 if TYPE_CHECKING:
     from kafkacompat.controller.records import MetadataRecord

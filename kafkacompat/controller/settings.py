@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 from kafkacompat.config import ServerConfig
 from kafkacompat.config.dynamic import DynamicConfig
 from kafkacompat.config.server import AUTHORIZER_CLASS_NAME
-from kafkacompat.controller.image import ConfigResourceType, MetadataImage
+from kafkacompat.controller.image import MetadataImage
 from kafkacompat.ids import parse_int
 from kafkacompat.security.delegation_tokens import token_settings
+from kafkacompat.wire.config_resources import ConfigResourceType
 
 if TYPE_CHECKING:
     from kafkacompat.api.request_context import RequestContext

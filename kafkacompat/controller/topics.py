@@ -19,7 +19,6 @@ from kafkacompat.controller.configuration_control_manager import (
 from kafkacompat.controller.controller_result import RECORDS_A_STEP, ControllerResult, cut_to_fit
 from kafkacompat.controller.features import elr_enabled, metadata_version, partition_version
 from kafkacompat.controller.image import (
-    ConfigResourceType,
     MetadataImage,
     TopicImage,
     default_dir,
@@ -34,6 +33,7 @@ from kafkacompat.ids import INTERNAL_TOPICS, METADATA_TOPIC, ZERO_UUID, Uuid
 from kafkacompat.ports import Random
 from kafkacompat.quota.client_quotas import MayMutate, unlimited
 from kafkacompat.tasks import TURN_COST, Pace, Work
+from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.clear_elr_record import ClearElrRecord
 from kafkacompat.wire.messages.config_record import ConfigRecord

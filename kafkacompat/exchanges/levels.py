@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafkacompat.ids import ZERO_UUID
 from kafkacompat.wire.apis import request_class, response_class
 from kafkacompat.wire.codec import message_classes, specification
+from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.remember import remembered
 
 if TYPE_CHECKING:
@@ -73,8 +74,6 @@ _UNKNOWN = {
     "timestamp",
 }
 """Fields that are -1 in an element that has failed, whatever their default is."""
-_TOPIC_RESOURCE = 2
-_GROUP_RESOURCE = 32
 _KINDS_OF_KEYS = {0: GROUP, 1: TRANSACTION}
 
 
@@ -196,9 +195,9 @@ def _own_names(element: Any, kind: str, whole: Any) -> Names:
         }
     if kind == RESOURCE:
         names = {RESOURCE: (element.resource_type, element.resource_name)}
-        if element.resource_type == _TOPIC_RESOURCE:
+        if element.resource_type == ConfigResourceType.TOPIC:
             names[TOPIC] = element.resource_name
-        elif element.resource_type == _GROUP_RESOURCE:
+        elif element.resource_type == ConfigResourceType.GROUP:
             names[GROUP] = element.resource_name
         return names
     if kind == COORDINATOR_KEY:

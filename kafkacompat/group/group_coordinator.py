@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkacompat.config.group import GroupConfigManager
-from kafkacompat.controller.image import ConfigResourceType, MetadataImage
+from kafkacompat.controller.image import MetadataImage
 from kafkacompat.coordinator.core import Caller, CoordinatorResult, OperationRefused, or_refused
 from kafkacompat.coordinator.loading import LOAD_STEP_BYTES
 from kafkacompat.coordinator.services import CoordinatorServices
@@ -72,6 +72,7 @@ from kafkacompat.group.sweeps import GroupSweeps
 from kafkacompat.group.transactional_offsets import TransactionalOffsets
 from kafkacompat.ids import OFFSETS_TOPIC
 from kafkacompat.tasks import Started, in_turns, pause
+from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.consumer_group_describe_response import ConsumerGroupDescribeResponse
 from kafkacompat.wire.messages.consumer_group_describe_response import (

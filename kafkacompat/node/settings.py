@@ -31,7 +31,8 @@ from kafkacompat.config import (
 from kafkacompat.config.keys import listener_base
 from kafkacompat.config.server import TIERING
 from kafkacompat.config.topic import TIERED
-from kafkacompat.controller.image import ConfigResourceType, MetadataImage, changed_configs
+from kafkacompat.controller.image import MetadataImage, changed_configs
+from kafkacompat.wire.config_resources import ConfigResourceType
 
 logger = logging.getLogger(__name__)
 

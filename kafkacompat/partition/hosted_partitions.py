@@ -14,7 +14,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
-from kafkacompat.controller.image import ConfigResourceType, MetadataImage, changed_configs, changed_topics
+from kafkacompat.controller.image import MetadataImage, changed_configs, changed_topics
 from kafkacompat.faults import report
 from kafkacompat.ids import INTERNAL_TOPICS, TopicPartition, Uuid
 from kafkacompat.partition.log_syncs import NewLogSyncs
@@ -23,6 +23,7 @@ from kafkacompat.partition.purgatories import Wakeups
 from kafkacompat.partition.traffic import BrokerTraffic
 from kafkacompat.ports import LogRefused, passes
 from kafkacompat.tasks import Work, in_turns, pause
+from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:

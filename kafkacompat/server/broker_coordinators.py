@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.controller.features import SHARE_VERSION
-from kafkacompat.controller.image import ConfigResourceType, MetadataImage
+from kafkacompat.controller.image import MetadataImage
 from kafkacompat.coordinator.inter_broker_sender import Requests, channels_to
 from kafkacompat.coordinator.services import CoordinatorServices
 from kafkacompat.group.group_coordinator import CoordinatorSettings, GroupCoordinator, GroupServices
@@ -26,6 +26,7 @@ from kafkacompat.txn.add_partitions_to_txn_manager import AddPartitionsToTxnMana
 from kafkacompat.txn.marker_writer import LocalMarkerWriter
 from kafkacompat.txn.service import Transactions
 from kafkacompat.txn.transaction_coordinator import TransactionCoordinator, TransactionCoordinatorSettings
+from kafkacompat.wire.config_resources import ConfigResourceType
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node

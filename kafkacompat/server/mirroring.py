@@ -12,10 +12,11 @@ from kafkacompat.api.request_context import NO_CONNECTION, RequestContext
 from kafkacompat.config import ConfigError, load_properties, resolved
 from kafkacompat.config.server import AUTHORIZER_CLASS_NAME
 from kafkacompat.config.topic import MIRROR_BOOTSTRAP_SERVERS, MIRROR_STATE, MIRROR_TOPIC_ID, MIRRORING
-from kafkacompat.controller.image import ConfigResourceType, changed_configs
+from kafkacompat.controller.image import changed_configs
 from kafkacompat.ids import OFFSETS_TOPIC, partition_for_key
 from kafkacompat.ports import WorkersBusy
 from kafkacompat.security.sasl_client import NO_SECURITY
+from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
 from kafkacompat.ids import NO_LEADER, TopicPartition
@@ -33,6 +32,7 @@ from kafkacompat.share.dead_letters import (
     sources_in,
 )
 from kafkacompat.tasks import Started, Tasks, pause
+from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.errors import ErrorCode, code_of
 from kafkacompat.wire.messages.create_topics_request import (
     CreatableTopic,

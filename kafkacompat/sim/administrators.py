@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.config.topic import LogConfig
 from kafkacompat.controller.features import ELIGIBLE_LEADER_REPLICAS_VERSION
-from kafkacompat.controller.image import ConfigResourceType, MetadataImage
+from kafkacompat.controller.image import MetadataImage
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import NO_LEADER
 from kafkacompat.net.channels import ChannelError
@@ -33,6 +33,7 @@ from kafkacompat.sim.cluster_options import (
 from kafkacompat.sim.consumers import Reader
 from kafkacompat.sim.links import CLUSTER_ID, Links
 from kafkacompat.sim.partition_oracles import ClientOracles
+from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.add_raft_voter_request import AddRaftVoterRequest, Listener
 from kafkacompat.wire.messages.alter_partition_reassignments_request import (

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.deferred import Deferred
 from kafkacompat.records.read import records_of
 from kafkacompat.share.dead_letter_queue import GROUP_ENABLE
@@ -20,6 +19,7 @@ from kafkacompat.sim.committed_metadata import Key
 from kafkacompat.sim.counters import ShareGroupCounters
 from kafkacompat.sim.partition_history import opened
 from kafkacompat.sim.processes import Environment
+from kafkacompat.wire.config_resources import ConfigResourceType
 
 if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage

@@ -16,7 +16,6 @@ from kafkacompat.cli.mirror import (
     refuse_to_turn_back,
     settings_to_follow,
 )
-from kafkacompat.cli.topics import TOPIC_RESOURCE
 from kafkacompat.config.topic import (
     MIRROR_LEADER_EPOCH,
     MIRROR_STATE,
@@ -54,6 +53,7 @@ from kafkacompat.sim.faults.machines import Cuts
 from kafkacompat.sim.links import BROKER_PORT, host_name
 from kafkacompat.sim.mirror_oracles import MirrorOracles
 from kafkacompat.sim.processes import CoroutineRun
+from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
 from kafkacompat.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
@@ -112,7 +112,7 @@ class Site:
         return self.env.metadata.newest.topics.get(name)
 
     def settings(self, name: str) -> Mapping[str, str]:
-        return self.env.metadata.newest.config(TOPIC_RESOURCE, name)
+        return self.env.metadata.newest.config(ConfigResourceType.TOPIC, name)
 
     def state(self, name: str) -> str:
         """STOPPED of any topic that takes records, and "" without the topic."""
@@ -137,7 +137,7 @@ class Site:
 
     async def values(self, name: str, *names: str) -> dict[str, str]:
         resource = DescribeConfigsResource(
-            resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=list(names)
+            resource_type=ConfigResourceType.TOPIC, resource_name=name, configuration_keys=list(names)
         )
         (result,) = (await self.ask(DescribeConfigsRequest(resources=[resource]))).results
         if result.error_code:
@@ -487,7 +487,7 @@ class MirrorAdministrator(Client):
         await site.ask(DeleteTopicsRequest(topics=[which], timeout_ms=TIMEOUT_MS))
 
     async def _put(self, site: Site, topic: str, name: str, value: str) -> None:
-        await site.ask(settings_request(TOPIC_RESOURCE, topic, {name: value}))
+        await site.ask(settings_request(ConfigResourceType.TOPIC, topic, {name: value}))
 
     async def _turn_back(self, here: Site, there: Site, topic: str) -> None:
         own, theirs = await here.describe(topic), await there.describe(topic)
@@ -501,7 +501,7 @@ class MirrorAdministrator(Client):
                 await self._delete(here, topic)
             return
         settings = settings_to_follow(Namespace(mirror=here.name, source=there.servers), theirs)
-        await here.ask(settings_request(TOPIC_RESOURCE, topic, settings))
+        await here.ask(settings_request(ConfigResourceType.TOPIC, topic, settings))
         self._counters.turns += 1
 
     @staticmethod

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafkacompat.controller.image import ConfigResourceType, MetadataImage
+from kafkacompat.controller.image import MetadataImage
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import NO_LEADER, Uuid
 from kafkacompat.net.channels import ChannelError
@@ -27,6 +27,7 @@ from kafkacompat.sim.oracles import ClusterOracles
 from kafkacompat.sim.share_model import ACCEPT, GAP, REJECT, RELEASE, RENEW, acknowledge_error, rows_of
 from kafkacompat.sim.share_oracles import GROUP_ID
 from kafkacompat.sim.views import MachineView
+from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages import share_acknowledge_request as acknowledge
 from kafkacompat.wire.messages import share_fetch_request as fetch

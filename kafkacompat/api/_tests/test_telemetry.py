@@ -10,10 +10,10 @@ import pytest
 from kafkacompat.api._tests.kit import Api, pauseless
 from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.api.registry import BROKER_APIS_WITH_TELEMETRY
-from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.partition._tests.kit import topic_image
 from kafkacompat.ports.dispatcher import ConnectionInfo
 from kafkacompat.telemetry.client_metrics_manager import Attributes, ClientMetricsManager
+from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.api_versions_request import ApiVersionsRequest
 from kafkacompat.wire.messages.get_telemetry_subscriptions_request import GetTelemetrySubscriptionsRequest

@@ -33,6 +33,7 @@ from kafkacompat.failure import CommandFailed
 from kafkacompat.security.sasl_client import NO_SECURITY, ClientSecurity
 from kafkacompat.testing.process import Broker
 from kafkacompat.wire.apis import ApiKey
+from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.messages.describe_cluster_request import DescribeClusterRequest
 from kafkacompat.wire.messages.describe_cluster_response import DescribeClusterResponse
 from kafkacompat.wire.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
@@ -41,7 +42,6 @@ from kafkacompat.wire.messages.metadata_request import MetadataRequest
 from kafkacompat.wire.messages.metadata_response import MetadataResponse
 
 AUTHORITY = Authority()
-BROKER_RESOURCE = 4
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ async def test_a_large_answer_is_decoded_beside_the_loop(
     async with to(port) as connection:
         node_id = (await connection.call(MetadataRequest(topics=[]), MetadataResponse)).brokers[0].node_id
         monkeypatch.setattr(Exchange, "response", response)
-        asked = DescribeConfigsResource(resource_type=BROKER_RESOURCE, resource_name=str(node_id))
+        asked = DescribeConfigsResource(resource_type=ConfigResourceType.BROKER, resource_name=str(node_id))
         request = DescribeConfigsRequest(resources=[asked], include_documentation=True)
         (result,) = (await connection.call(request, DescribeConfigsResponse)).results
         await connection.call(MetadataRequest(topics=[]), MetadataResponse)

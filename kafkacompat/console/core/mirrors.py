@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from kafkacompat.config.topic import MIRROR_BOOTSTRAP_SERVERS, MIRROR_NAME, MIRROR_STATE, STOPPED
 from kafkacompat.console.core.snapshot import MirrorSeen, TopicSeen
-from kafkacompat.console.core.topic_settings import SOURCES, TOPIC_RESOURCE
+from kafkacompat.console.core.topic_settings import SOURCES
 from kafkacompat.console.core.words import encodable
+from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
 from kafkacompat.wire.messages.describe_configs_response import DescribeConfigsResponse
@@ -23,7 +24,7 @@ def mirrors_requests(topics: Sequence[TopicSeen]) -> Iterable[DescribeConfigsReq
         yield DescribeConfigsRequest(
             resources=[
                 DescribeConfigsResource(
-                    resource_type=TOPIC_RESOURCE,
+                    resource_type=ConfigResourceType.TOPIC,
                     resource_name=name,
                     configuration_keys=[MIRROR_NAME, MIRROR_BOOTSTRAP_SERVERS, MIRROR_STATE],
                 )

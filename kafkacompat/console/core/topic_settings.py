@@ -8,6 +8,7 @@ from kafkacompat.client.brokers import check
 from kafkacompat.console.core.words import encodable
 from kafkacompat.console.failure import NotThere
 from kafkacompat.failure import CommandFailed
+from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
 from kafkacompat.wire.messages.describe_configs_response import (
@@ -15,7 +16,6 @@ from kafkacompat.wire.messages.describe_configs_response import (
     DescribeConfigsResponse,
 )
 
-TOPIC_RESOURCE: Final = 2
 DEFAULT: Final = "default"
 SOURCES: Final = {1: "topic", 2: "node", 3: "cluster", 4: "server.properties", 5: DEFAULT}
 """Where a value comes from, by Kafka's number, in the order in which they count."""
@@ -27,7 +27,7 @@ View = dict[str, Any]
 
 def settings_request(topic: str) -> DescribeConfigsRequest:
     resource = DescribeConfigsResource(
-        resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=None
+        resource_type=ConfigResourceType.TOPIC, resource_name=topic, configuration_keys=None
     )
     return DescribeConfigsRequest(resources=[resource], include_synonyms=True, include_documentation=True)
 
@@ -36,7 +36,7 @@ def settings_in(answer: DescribeConfigsResponse, topic: str) -> list[View]:
     """Return the settings of the topic. default is what it would be without what is set, or None if that is not told. NotThere,
     and CommandFailed if the answer has none."""
     for result in answer.results:
-        if result.resource_type == TOPIC_RESOURCE and result.resource_name == topic:
+        if result.resource_type == ConfigResourceType.TOPIC and result.resource_name == topic:
             if result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise NotThere(f"there is no topic {topic}")
             if result.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:

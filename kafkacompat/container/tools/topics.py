@@ -11,6 +11,7 @@ from kafkacompat.client.brokers import ErrorCodes, error_name
 from kafkacompat.container.tools.options import Options, address_of, pairs_of
 from kafkacompat.failure import CommandFailed
 from kafkacompat.ids import parse_int, uuid_to_text
+from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
 from kafkacompat.wire.messages.create_partitions_response import CreatePartitionsResponse
@@ -40,7 +41,6 @@ from kafkacompat.wire.messages.describe_topic_partitions_response import (
 from kafkacompat.wire.messages.metadata_response import MetadataResponseTopic
 
 TIMEOUT_MS = 30_000
-TOPIC_RESOURCE = 2
 OF_TOPIC, DEFAULT = 1, 5
 """Sources of a setting (DescribeConfigs)."""
 ACTIONS = ("list", "describe", "create", "alter", "delete")
@@ -218,7 +218,9 @@ def described(cluster: Cluster, names: Sequence[str]) -> Iterator[Described]:
 
 def _settings(cluster: Cluster, names: Sequence[str]) -> dict[str, list[DescribeConfigsResourceResult]]:
     asked = [
-        DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=each, configuration_keys=None)
+        DescribeConfigsResource(
+            resource_type=ConfigResourceType.TOPIC, resource_name=each, configuration_keys=None
+        )
         for each in names
     ]
     results = (

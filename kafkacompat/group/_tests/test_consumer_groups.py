@@ -10,7 +10,7 @@ import pytest
 
 from kafkacompat.api._tests.test_access import allow, authorizer, context
 from kafkacompat.api.join_group import HANDLER as JOIN
-from kafkacompat.controller.image import ConfigResourceType, MetadataImage, TopicImage
+from kafkacompat.controller.image import MetadataImage, TopicImage
 from kafkacompat.coordinator._tests.clients import beat as classic_beat
 from kafkacompat.coordinator._tests.clients import commit, fetch, join, leave, subscription, sync
 from kafkacompat.coordinator._tests.kit import AT_ONCE, LeadingCoordinator, image_of, topic_image
@@ -28,6 +28,7 @@ from kafkacompat.group.offset_metadata_manager import commit_transactional_offse
 from kafkacompat.ids import OFFSETS_TOPIC
 from kafkacompat.security.acl import AclOperation, ResourceType
 from kafkacompat.tasks import TURN_COST
+from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.messages.consumer_group_heartbeat_request import TopicPartitions
 from kafkacompat.wire.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol

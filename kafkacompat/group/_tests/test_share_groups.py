@@ -15,7 +15,6 @@ from kafkacompat.api.describe_groups import HANDLER as DESCRIBE_CLASSIC
 from kafkacompat.api.list_groups import HANDLER as LIST
 from kafkacompat.api.offset_delete import HANDLER as OFFSET_DELETE
 from kafkacompat.api.share_group_heartbeat import HANDLER as HEARTBEAT
-from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.coordinator._tests.clients import commit, fetch, join
 from kafkacompat.coordinator._tests.kit import topic_image
 from kafkacompat.group import image_topics, share_groups
@@ -32,6 +31,7 @@ from kafkacompat.records.batch import HEADER_SIZE, iterate_batches
 from kafkacompat.records.scan import walk_records
 from kafkacompat.security.acl import AclOperation, ResourceType
 from kafkacompat.share.service import ShareError, TopicIdPartition
+from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from kafkacompat.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest

@@ -19,7 +19,6 @@ from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.api.meters import RequestMeters
 from kafkacompat.api.route import Repeat
 from kafkacompat.config.keys import DynamicScope, as_int, broker_keys, group_keys
-from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.coordinator._tests.kit import NODE_ID, LeadingCoordinator, NodeSettings, topic_image
 from kafkacompat.group._tests.members import Owned, topic_partitions
 from kafkacompat.group.consumer.consumer_group import ConsumerGroup
@@ -27,6 +26,7 @@ from kafkacompat.group.group_metadata_manager import machine_of
 from kafkacompat.ids import OFFSETS_TOPIC
 from kafkacompat.ports.dispatcher import ConnectionInfo, Pending
 from kafkacompat.wire.codec import decode, encode
+from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.headers import request_header_bytes
 from kafkacompat.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from kafkacompat.config import ConfigError
-from kafkacompat.controller.image import ConfigResourceType, MetadataImage
+from kafkacompat.controller.image import MetadataImage
 from kafkacompat.node.settings import SettingNotices
+from kafkacompat.wire.config_resources import ConfigResourceType
 
 TOPIC, BROKER, GROUP = (
     int(ConfigResourceType.TOPIC),

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from kafkacompat.config import ConfigError, ServerConfig, defaults_without_file
-from kafkacompat.controller.image import ConfigResourceType, MetadataImage, TopicImage
+from kafkacompat.controller.image import MetadataImage, TopicImage
 from kafkacompat.node.settings import refuse_tiered_topics
+from kafkacompat.wire.config_resources import ConfigResourceType
 
 TOPIC = int(ConfigResourceType.TOPIC)
 TIERED = {"remote.storage.enable": "true"}

@@ -9,7 +9,7 @@ import pytest
 
 from kafkacompat._tests.doubles import HandTime, HandWorkers
 from kafkacompat.config import LogConfig
-from kafkacompat.controller.image import ConfigResourceType, MetadataImage
+from kafkacompat.controller.image import MetadataImage
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.logs import batch_of
 from kafkacompat.log._tests.memory_disk import MemoryDisk
@@ -28,6 +28,7 @@ from kafkacompat.partition._tests.services import partition_services
 from kafkacompat.partition._tests.test_changes import turn
 from kafkacompat.partition.hosted_partitions import GIVEN_A_STEP, GIVEN_AT_ONCE_MAX
 from kafkacompat.partition.replica_manager import ReplicaManager
+from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.errors import ErrorCode
 
 COUNT = GIVEN_AT_ONCE_MAX + 2 * GIVEN_A_STEP

@@ -9,7 +9,7 @@ import pytest
 
 from conftest import Faults
 from kafkacompat.config import LogConfig
-from kafkacompat.controller.image import ConfigResourceType, MetadataImage
+from kafkacompat.controller.image import MetadataImage
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
 from kafkacompat.log._tests.disks import refusing
 from kafkacompat.log.unified_log import UnifiedLog
@@ -25,6 +25,7 @@ from kafkacompat.partition._tests.kit import (
     with_partitions,
 )
 from kafkacompat.records.batch import BatchCorrupt, iterate_batches
+from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.errors import ErrorCode
 
 T0 = TopicPartition("t", 0)

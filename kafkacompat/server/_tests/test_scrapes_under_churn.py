@@ -13,7 +13,6 @@ import pytest
 
 from kafkacompat._tests.fuzz.node import FuzzedNode
 from kafkacompat.api.meters import RequestMeters
-from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.metrics import clients, coordinators, endpoint, families, partitions, quorum, shares
 from kafkacompat.metrics._tests.exposition import Shown, parsed
 from kafkacompat.metrics.endpoint import rendered
@@ -26,6 +25,7 @@ from kafkacompat.telemetry._tests.test_otlp import message
 from kafkacompat.telemetry.client_metrics_manager import ACCEPTED_CODECS, ClientMetricsManager
 from kafkacompat.telemetry.otlp import OtlpReceiver
 from kafkacompat.telemetry.series import ClientSeries
+from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.messages.alter_client_quotas_request import (
     AlterClientQuotasRequest,
     EntityData,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kafkacompat.config import ServerConfig, defaults_without_file
-from kafkacompat.controller.image import ConfigResourceType, MetadataImage
+from kafkacompat.controller.image import MetadataImage
 from kafkacompat.node.settings import Change, NodeSettings, SettingChanges
+from kafkacompat.wire.config_resources import ConfigResourceType
 
 BROKER = int(ConfigResourceType.BROKER)
 CONNECTIONS = "max.connections"

@@ -9,7 +9,7 @@ from typing import Any
 from kafkacompat._tests.doubles import CountingRandom
 from kafkacompat.api.request_context import RequestContext
 from kafkacompat.config import LogConfig, ServerConfig, defaults_without_file
-from kafkacompat.controller.image import ConfigResourceType, TopicImage
+from kafkacompat.controller.image import TopicImage
 from kafkacompat.deferred import Deferred
 from kafkacompat.partition._tests.kit import LISTENER, NODE_ID, LedPartitions, topic_image
 from kafkacompat.partition.service import FetchedRemotely, RemoteFetch
@@ -30,6 +30,7 @@ from kafkacompat.share.settings import ShareSettingsCache
 from kafkacompat.share.share_partition_cache import ShareServices
 from kafkacompat.share.share_partition_manager import SharePartitionManager
 from kafkacompat.tasks import Task, Tasks
+from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages import share_acknowledge_request as acknowledge
 from kafkacompat.wire.messages import share_fetch_request as fetch

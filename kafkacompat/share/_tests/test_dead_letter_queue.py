@@ -10,7 +10,7 @@ import pytest
 
 from kafkacompat._tests.doubles import HandTime, HandWorkers
 from kafkacompat.config import LogConfig
-from kafkacompat.controller.image import ConfigResourceType, MetadataImage, TopicImage
+from kafkacompat.controller.image import MetadataImage, TopicImage
 from kafkacompat.coordinator._tests.kit import NODE_ID, image_of, topic_image
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
@@ -31,6 +31,7 @@ from kafkacompat.share.dead_letter_queue import GROUP_ENABLE, DeadLetterQueue
 from kafkacompat.share.dead_letters import ATTEMPTS, BACKOFF_MS, Cause, DeadLetterPolicy, DeadLetters
 from kafkacompat.share.service import SharePartitionKey
 from kafkacompat.tasks import Tasks
+from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
 from kafkacompat.wire.messages.produce_response import (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kafkacompat.controller.image import ConfigResourceType
 from kafkacompat.ids import TopicPartition
 from kafkacompat.partition._tests.kit import topic_image
 from kafkacompat.ports import Buffer, FileSlice
@@ -12,6 +11,7 @@ from kafkacompat.records.batch import BatchHeader, iterate_batches
 from kafkacompat.records.read import records_of
 from kafkacompat.share._tests.kit import ACCEPT, GROUP, REJECT, RELEASE, ShareLeader, taken
 from kafkacompat.share.service import ReadState, ShareError, SharePartitionKey, StateBatch
+from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.errors import ErrorCode
 
 QUEUE = "dlq.t"
