@@ -286,7 +286,7 @@ def places(machine: GroupMetadataManager) -> Iterator[Place]:
         yield Place(group_id)
 
 
-def expired_records(
+def expired_offset_records(
     machine: GroupMetadataManager, stretch: Iterable[Place], now_ms: int
 ) -> list[GroupRecord]:
     """Tombstones for everything past its retention. A group's tombstones come after those of its offsets."""

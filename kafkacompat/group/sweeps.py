@@ -19,7 +19,7 @@ from kafkacompat.group.group_metadata_manager import (
     begin_deletion,
     deleted_topic_records,
     deletion_records,
-    expired_records,
+    expired_offset_records,
     machine_of,
     mark_dead,
     places,
@@ -93,7 +93,7 @@ class GroupSweeps:
             for stretch in stretches(places(machine)):
                 if shard.state is not ShardState.ACTIVE:
                     break
-                records = expired_records(machine, stretch, self._clock.now_ms())
+                records = expired_offset_records(machine, stretch, self._clock.now_ms())
                 self._meters.expired(sum(isinstance(each, OffsetRecord) for each in records))
                 self._write(shard, records)
                 await pause(_cost(records))

@@ -39,11 +39,12 @@ from kafkacompat.share.state.share_coordinator_shard import (
     batches_if_due,
     delete_state,
     initialize_state,
+    machine_of,
     read_state,
     read_state_summary,
     write_state,
 )
-from kafkacompat.share.state_sweeps import ShareSweeps, machine_of
+from kafkacompat.share.state_sweeps import ShareSweeps
 from kafkacompat.tasks import in_turns
 from kafkacompat.wire.errors import ErrorCode, error_text
 from kafkacompat.wire.messages import (

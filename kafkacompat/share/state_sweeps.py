@@ -23,6 +23,7 @@ from kafkacompat.share.state.share_coordinator_shard import (
     cold_snapshots,
     is_cold,
     is_written_again,
+    machine_of,
     tombstones_of_topics,
 )
 from kafkacompat.tasks import in_turns, pause
@@ -260,9 +261,3 @@ def _failed(what: str, shard: Shard, error: Exception) -> None:
         report(f"{what} of share coordinator partition {shard.partition}", error)
     elif error.code not in _LATER:
         logger.warning("%s of share coordinator partition %d: %s", what, shard.partition, error)
-
-
-def machine_of(shard: Shard) -> ShareCoordinatorShard:
-    machine = shard.machine
-    assert isinstance(machine, ShareCoordinatorShard)
-    return machine

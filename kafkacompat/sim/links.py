@@ -33,7 +33,7 @@ def host_name(machine_id: int) -> str:
     return f"host-{machine_id}"
 
 
-def machine_of(host: str) -> int:
+def machine_id_of(host: str) -> int:
     return int(host.removeprefix("host-"))
 
 
@@ -110,7 +110,7 @@ class Links:
         self, source: Process, host: str, port: int, done: Callable[[ServerProcess | ProbeResult], None]
     ) -> None:
         """Try to connect. The result arrives as an event."""
-        machine_id = machine_of(host)
+        machine_id = machine_id_of(host)
         machine, network, scheduler = self._machines[machine_id], self.env.network, self.env.scheduler
 
         def reached(_: Any) -> None:

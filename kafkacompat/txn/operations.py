@@ -448,7 +448,7 @@ def abort_timed_out(
     return fence(machine, transaction, now_ms)
 
 
-def expired_records(
+def expired_id_records(
     machine: TransactionStateManager, stretch: Iterable[TransactionMetadata], now_ms: int
 ) -> list[TransactionResult[None]]:
     """Tombstones, in batches, for ids at rest that were not used for transactional.id.expiration.ms."""

@@ -38,7 +38,7 @@ from kafkacompat.txn.operations import (
     checked_timeout_ms,
     describe_transaction,
     end_transaction,
-    expired_records,
+    expired_id_records,
     has_timed_out,
     init_producer_id,
     list_transactions,
@@ -443,7 +443,7 @@ class TransactionSweeps:
         for stretch in stretches(iter(list(machine.transactions.values()))):
             now_ms = self._clock.now_ms()
             try:
-                expired = expired_records(machine, stretch, now_ms)
+                expired = expired_id_records(machine, stretch, now_ms)
             except Exception as error:
                 report("looking for unused transactional ids", error)
                 expired = []

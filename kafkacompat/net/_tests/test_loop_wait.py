@@ -86,6 +86,17 @@ async def until_in_place(wait: LoopWait, poller: Poller) -> None:
     await until(lambda: wait.owner is poller)
 
 
+@asynccontextmanager
+async def one_after_the_other(wait: LoopWait, first: Poller, second: Poller) -> AsyncIterator[None]:
+    """Both run. The second one began while the first one waited, and waits in its place."""
+    async with running(first) as nursery:
+        await until_in_place(wait, first)
+        nursery.start_soon(second.run)
+        await until_in_place(wait, second)
+        yield
+    second.close()
+
+
 def asking(echo: Echo, count: int, pause_s: float = 0.0) -> threading.Thread:
     """A client in a thread, which waits for each answer."""
 
@@ -493,17 +504,13 @@ async def test_the_poller_that_waits_lets_the_others_serve_without_turns_of_the_
     wait = LoopWait(LoopRest())
     first, second = a_poller(wait), a_poller(wait)
     echoes = [Echo(first), Echo(second)]
-    async with running(first) as nursery:
-        await until_in_place(wait, first)
-        nursery.start_soon(second.run)
-        await until_in_place(wait, second)
+    async with one_after_the_other(wait, first, second):
         await trio.to_thread.run_sync(asking(echoes[0], 1).join)
         turns = Turns()
         trio.lowlevel.add_instrument(turns)
         for client in [asking(echo, 100, 0.0005) for echo in echoes]:
             await trio.to_thread.run_sync(client.join)
         trio.lowlevel.remove_instrument(turns)
-    second.close()
     assert [echo.served for echo in echoes] == [101, 100]
     assert turns.count < 20
 
@@ -519,12 +526,8 @@ async def test_a_poller_that_cannot_be_a_guest_serves_in_turns_of_the_loop_and_s
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(Poller, "add_guest", refused)
-    async with running(first) as nursery:
-        await until_in_place(wait, first)
-        nursery.start_soon(second.run)
-        await until_in_place(wait, second)
+    async with one_after_the_other(wait, first, second):
         await trio.to_thread.run_sync(asking(echo, 20, 0.001).join)
-    second.close()
     assert echo.served == 20
     assert [each.message for each in caplog.records] == [
         f"the loop wakes for each request, a set cannot be waited for: [Errno {errno.ENOSPC}] {os.strerror(errno.ENOSPC)}"

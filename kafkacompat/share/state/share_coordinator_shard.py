@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Generator, Hashable, Iterable,
 from dataclasses import replace
 from typing import Generic, NamedTuple, TypeVar
 
-from kafkacompat.coordinator.core import CoordinatorResult, Reply
+from kafkacompat.coordinator.core import CoordinatorResult, HasMachine, Reply
 from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import NO_OFFSET, Uuid
 from kafkacompat.share.service import (
@@ -156,6 +156,13 @@ class ShareCoordinatorShard:
         state.offset = offset
         state.updates += 1
         state.leader_epoch = max(state.leader_epoch, update.leader_epoch)
+
+
+def machine_of(shard: HasMachine) -> ShareCoordinatorShard:
+    """The share-partitions of a shard of the share coordinator."""
+    machine = shard.machine
+    assert isinstance(machine, ShareCoordinatorShard)
+    return machine
 
 
 class ShareCoordinatorOffsetsManager(Generic[K]):

@@ -19,7 +19,7 @@ from kafkacompat.txn.operations import (
     abort_timed_out,
     decide,
     end_transaction,
-    expired_records,
+    expired_id_records,
     init_producer_id,
 )
 from kafkacompat.txn.transaction_log import TransactionRecord
@@ -256,10 +256,10 @@ def test_an_id_that_was_written_since_a_sweep_began_is_not_forgotten() -> None:
     machine = coordinator.machine
     before = machine.transactions["tx"]
     late_ms = machine.env.settings.expiration_ms + 100_000
-    assert len(expired_records(machine, [before], late_ms)) == 1
+    assert len(expired_id_records(machine, [before], late_ms)) == 1
     before.drop_transition()
     machine.replay(TransactionRecord("tx", replace(before.values, last_update_ms=late_ms)), 5, -1)
-    assert expired_records(machine, [before], late_ms) == []
+    assert expired_id_records(machine, [before], late_ms) == []
     assert machine.transactions["tx"].pending_state is None
 
 

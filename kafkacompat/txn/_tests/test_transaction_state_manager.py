@@ -23,7 +23,7 @@ from kafkacompat.txn.operations import (
     abort_timed_out,
     add_partitions,
     end_transaction,
-    expired_records,
+    expired_id_records,
     has_timed_out,
     init_producer_id,
     verify_partitions,
@@ -245,7 +245,7 @@ class Transactions(RuleBasedStateMachine):
             and transaction.values.state in AT_REST
             and transaction.values.last_update_ms + EXPIRATION_MS <= self.now_ms
         )
-        results = expired_records(self.machine, list(self.machine.transactions.values()), self.now_ms)
+        results = expired_id_records(self.machine, list(self.machine.transactions.values()), self.now_ms)
         assert bool(results) is idle
         for result in results:
             self.write(result, fails)

@@ -54,14 +54,14 @@ def test_unused_ids_are_forgotten_in_steps() -> None:
     assert known(world) == 0
 
 
-@pytest.mark.parametrize("broken", ["expired_records", "write"])
+@pytest.mark.parametrize("broken", ["expired_id_records", "write"])
 def test_unused_ids_that_cannot_be_forgotten_keep_no_others(
     broken: str, monkeypatch: pytest.MonkeyPatch, faults: Any
 ) -> None:
     world = TransactionNode()
     for index in range(2_000):
         world.init(f"tx{index}")
-    place: Any = transaction_coordinator if broken == "expired_records" else Shard
+    place: Any = transaction_coordinator if broken == "expired_id_records" else Shard
     real = getattr(place, broken)
     calls = 0
 
