@@ -137,16 +137,16 @@ class OutputQueue:
         pieces: list[bytes | bytearray | memoryview] = []
         left = JOINED_BYTES_MAX
         for part in reply:
-            if isinstance(part, FileSlice):
-                copied = self._copied(part) if part.length <= left else None
+            if type(part) is FileSlice:
+                left -= part.length
+                copied = self._copied(part) if left >= 0 else None
                 if copied is None:
                     return None
-                part = copied
-            left -= len(part)
-            if left < 0:
-                return None
-            pieces.append(part)
-        return b"".join(pieces)
+                pieces.append(copied)
+            else:
+                left -= len(part)
+                pieces.append(part)  # type: ignore[arg-type]  # no slice
+        return b"".join(pieces) if left >= 0 else None
 
     def flush(self, budget_bytes: int) -> Flushed:
         """Send until nothing is left, or there is a reason to stop. Raises OSError if the peer or a file is gone, or

@@ -130,8 +130,11 @@ class FetchEngine:
         partitions: Sequence[FetchRequestPartition],
         forgotten: Sequence[tuple[Uuid, str | None, int]],
     ) -> FetchResponse | Deferred[FetchResponse] | Coroutine[Any, None, FetchResponse]:
-        parameters.max_bytes = min(parameters.max_bytes, self._fetch_max_bytes())
-        parameters.min_bytes = min(parameters.min_bytes, parameters.max_bytes)
+        bytes_max = self._fetch_max_bytes()
+        if parameters.max_bytes > bytes_max:
+            parameters.max_bytes = bytes_max
+        if parameters.min_bytes > parameters.max_bytes:
+            parameters.min_bytes = parameters.max_bytes
         if len(partitions) + len(forgotten) > LONG_FROM:
             return self._fetch_naming_many(parameters, partitions, forgotten)
         context = self._open(parameters, partitions, forgotten)
@@ -523,7 +526,7 @@ class FetchReads:
                     core,
                     asked,
                     parameters,
-                    min(budget, asked.partition_max_bytes),
+                    asked.partition_max_bytes if asked.partition_max_bytes < budget else budget,
                     first,
                     arrived,
                     aborted_left,
@@ -535,11 +538,11 @@ class FetchReads:
                 or answer.preferred_read_replica >= 0
             ):
                 ended = True
-            size = len(answer.records)
-            if size:
+            if answer.records is not EMPTY_RECORDS:
+                size = len(answer.records)
                 first = False
                 total += size
-                budget = max(0, budget - size)
+                budget = budget - size if budget > size else 0
                 if answer.aborted_transactions:
                     aborted_left -= len(answer.aborted_transactions)
                     if aborted_left <= 0:
@@ -799,16 +802,19 @@ class FetchReads:
             throttle_ms = parameters.throttle(response_size(context, parameters, answers))
             if throttle_ms:
                 return throttled_answer(context, throttle_ms)
-        session_id, selected = context.select(answers, self._clock.monotonic_ms())
+        session_id, selected = context.select(answers, self._clock.monotonic_ms)
         topics: list[FetchableTopicResponse] = []
+        partitions: list[PartitionData] = []
         leaders: set[int] = set()
         last_name: str | None = None
         last_id: Uuid = ZERO_UUID
         for asked, answer in selected:
             if not topics or asked.topic != last_name or asked.topic_id != last_id:
-                last_name, last_id = asked.topic, asked.topic_id
-                topics.append(FetchableTopicResponse(topic=last_name or "", topic_id=last_id))
-            topics[-1].partitions.append(answer)
+                last_name, last_id, partitions = asked.topic, asked.topic_id, []
+                topics.append(
+                    FetchableTopicResponse(topic=last_name or "", topic_id=last_id, partitions=partitions)
+                )
+            partitions.append(answer)
             if answer.records is not EMPTY_RECORDS:
                 self._count(asked, answer, parameters)
             if answer.current_leader is not None:
@@ -854,7 +860,7 @@ class FetchReads:
         return whole
 
     def _count(self, asked: Any, answer: PartitionData, parameters: FetchParameters) -> None:
-        manager = self._manager
+        manager, size = self._manager, len(answer.records)
         if parameters.uses_topic_ids:
             core = manager.by_id.get((asked.topic_id, asked.partition))
         else:
@@ -862,11 +868,11 @@ class FetchReads:
         if core is None:
             return
         if parameters.replica_id < 0:
-            core.traffic.bytes_out += len(answer.records)
+            core.traffic.bytes_out += size
             return
-        core.traffic.replication_bytes_out += len(answer.records)
+        core.traffic.replication_bytes_out += size
         if manager.hosted.is_being_added(core, parameters.replica_id):
-            core.traffic.reassignment_bytes_out += len(answer.records)
+            core.traffic.reassignment_bytes_out += size
 
 
 def _watermarks(core: Partition, asked: Any) -> PartitionData:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import finalize
 
 from kafkacompat.ids import ZERO_UUID, Uuid
+from kafkacompat.ports import EMPTY_RECORDS
 from kafkacompat.tasks import TURN_COST, Work
 from kafkacompat.wire.codec import encode_parts, specification
 from kafkacompat.wire.definition import FIXED_TYPES
@@ -104,8 +105,8 @@ class CachedPartition:
     def must_tell(self, answer: Any, *, remember: bool = True) -> bool:
         """Whether an incremental response must include this answer. `remember` that it is sent."""
         if (
-            len(answer.records) > 0
-            or answer.high_watermark != self.told_high_watermark
+            answer.high_watermark != self.told_high_watermark
+            or answer.records is not EMPTY_RECORDS
             or answer.log_start_offset != self.told_log_start_offset
             or answer.error_code
             or answer.preferred_read_replica != -1
@@ -204,23 +205,26 @@ class FetchContext:
         self._weight = 0
         """Of the future session."""
 
-    def select(self, answers: Iterable[tuple[Any, Any]], now_ms: int) -> tuple[int, list[tuple[Any, Any]]]:
-        """(session id, pairs to send) for (asked, answer) pairs. Remembers what is sent."""
+    def select(
+        self, answers: Sequence[tuple[Any, Any]], monotonic_ms: Callable[[], int]
+    ) -> tuple[int, Sequence[tuple[Any, Any]]]:
+        """(session id, pairs to send) for (asked, answer) pairs. Remembers what is sent. A new session asks for the time."""
         session = self.session
         if session is None:
-            pairs = list(answers)
-            return self._maybe_create(pairs, now_ms), pairs
+            return self._maybe_create(answers, monotonic_ms()), answers
         selected = []
+        known = session.partitions
         for pair in answers:
             asked, answer = pair
             if asked.must_tell(answer):
                 selected.append(pair)
-                key = asked.key
-                if len(answer.records) > 0 and session.partitions.get(key) is asked:
-                    session.partitions[key] = session.partitions.pop(key)
+                if answer.records is not EMPTY_RECORDS and len(known) > 1:
+                    key = asked.key
+                    if known.get(key) is asked:
+                        known[key] = known.pop(key)
         return session.id, selected
 
-    def _maybe_create(self, pairs: list[tuple[Any, Any]], now_ms: int) -> int:
+    def _maybe_create(self, pairs: Sequence[tuple[Any, Any]], now_ms: int) -> int:
         """A new session has what is answered, so every partition that was asked for must be among it."""
         if self._cache is None:
             return INVALID_SESSION_ID
@@ -339,6 +343,8 @@ class FetchSessionCache:
         """Add and remove a request's partitions. Returns False, and ends the session, if there is no room."""
         before, count = session.weight, len(session.partitions)
         session.update(partitions, forgotten)
+        if session.weight == before and len(session.partitions) == count:
+            return True  # as mostly: it knows the partitions, and is told of new offsets
         if self._sessions.get(session.id) is not session:
             return True  # evicted since it was opened: only this request uses it
         grown = session.weight - before

@@ -17,7 +17,7 @@ from kafkacompat.faults import report
 from kafkacompat.ids import Uuid
 from kafkacompat.partition.list_offsets import Question, answer_found, refusal
 from kafkacompat.partition.service import FetchedRemotely, OffsetLookup, RemoteFetch
-from kafkacompat.ports import AbortedTransaction, LogRefused, TimestampOffset, passes
+from kafkacompat.ports import EMPTY_RECORDS, AbortedTransaction, LogRefused, TimestampOffset, passes
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.remote.ports import RemoteStorageException, RemoteStorageNotReadyException
 from kafkacompat.tasks import Cancelled, Overloaded
@@ -107,7 +107,7 @@ class RemoteFetches:
                 answer.error_code = outcome
                 answer.high_watermark, answer.aborted_transactions = -1, None
             elif outcome is not None:
-                answer.records = outcome.records
+                answer.records = outcome.records or EMPTY_RECORDS
                 if parameters.read_committed:
                     answer.aborted_transactions = [
                         ToldAborted(producer_id=one.producer_id, first_offset=one.first_offset)

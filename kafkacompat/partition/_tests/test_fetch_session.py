@@ -60,7 +60,7 @@ def answer(context: FetchContext, now_ms: int = 0, **by_partition: PartitionData
     """(session id, partitions sent) when every partition of the context is answered. `p<n>` overrides the default
     answer."""
     pairs = [(one, by_partition.get(f"p{one.partition}", data(one.partition))) for one in context.partitions]
-    session_id, selected = context.select(pairs, now_ms)
+    session_id, selected = context.select(pairs, lambda: now_ms)
     return session_id, [one.partition for one, _ in selected]
 
 
