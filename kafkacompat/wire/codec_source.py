@@ -358,8 +358,9 @@ class DecoderSource(FieldsSource):
         tag, stop = self.fresh("g"), self.fresh("e")
         self.emit(f"if {count}:")
         self.depth += 1
-        self.emit(f"if {count} > 127: {count}, position = uvarint(buffer, position - 1)")
-        self.emit(f"if {count} > {TAGS_MAX}: raise WireError(f'{{{count}}} tagged fields')")
+        self.emit(f"if {count} > 127:")
+        self.emit(f"    {count}, position = uvarint(buffer, position - 1)")
+        self.emit(f"    if {count} > {TAGS_MAX}: raise WireError(f'{{{count}}} tagged fields')")
         self.charge(count)
         self.emit(f"for _ in range({count}):")
         self.depth += 1
@@ -367,7 +368,6 @@ class DecoderSource(FieldsSource):
             self.emit(f"{number} = buffer[position]; position += 1")
             self.emit(f"if {number} > 127: {number}, position = uvarint(buffer, position - 1)")
         self.emit(f"{stop} += position")
-        self.emit(f"if {stop} > end: raise WireError('a tagged field runs past the end')")
         word = "if"
         for field in fields:
             self.emit(f"{word} {tag} == {field.tag}:")
@@ -645,6 +645,14 @@ class EncoderSource(FieldsSource):
         for field, one in zip(fields, present, strict=True):
             self.emit(f"if {one}:")
             self.depth += 1
+            if self.is_fixed(field):
+                self.run = [(str(field.tag), "B"), ("", "B")]
+                self.value(f"{name}.{field.name}", field)
+                size = size_of("".join(letter for _, letter in self.run[2:]))
+                self.run[1] = str(size), "B"
+                self.flush()
+                self.depth -= 1
+                continue
             self.emit(f"{inner} = bytearray()")
             self.out = inner
             self.tagged_value(f"{name}.{field.name}", field)
@@ -660,6 +668,15 @@ class EncoderSource(FieldsSource):
         self.depth += 1
         self.flush()
         self.depth -= 1
+
+    def is_fixed(self, field: FieldSpec) -> bool:
+        """Whether a tagged field always has the same size, so that tag, size and value are one struct call."""
+        if field.is_array or field.nullable(self.version):
+            return False
+        if field.struct is None:
+            return field.kind in FIXED_TYPES
+        plain = field.struct.plain(self.version)
+        return not field.struct.tagged(self.version) and all(map(self.is_fixed, plain))
 
     def tagged_value(self, target: str, field: FieldSpec) -> None:
         if field.struct is not None and not field.is_array and field.nullable(self.version):
