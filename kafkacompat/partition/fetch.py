@@ -609,11 +609,13 @@ class FetchReads:
             aborted_transactions=[] if parameters.read_committed else None,
             records=EMPTY_RECORDS,
         )
-        if asked.last_fetched_epoch >= 0:
-            found = log.end_offset_for_epoch(asked.last_fetched_epoch)
+        last_epoch = asked.last_fetched_epoch
+        # In the log's latest epoch a reader does not diverge, unless it is ahead.
+        if last_epoch >= 0 and (last_epoch != log.latest_epoch() or offset > log.log_end_offset):
+            found = log.end_offset_for_epoch(last_epoch)
             if found.epoch < 0:
                 return self.refuse(asked, ErrorCode.OFFSET_OUT_OF_RANGE, parameters)
-            if found.epoch < asked.last_fetched_epoch or found.offset < offset:
+            if found.epoch < last_epoch or found.offset < offset:
                 answer.diverging_epoch = EpochEndOffset(epoch=found.epoch, end_offset=found.offset)
                 answer.aborted_transactions = None
                 return answer
@@ -694,9 +696,13 @@ class FetchReads:
 
     def has_anything(self, core: Partition, asked: Any, parameters: FetchParameters) -> bool:
         """Whether a parked fetch of a follower must be told of this partition."""
-        if self._check(core, asked, parameters) is not NONE:
-            return True
-        log = core.log
+        log, epoch = core.log, asked.current_leader_epoch
+        if (
+            not core.is_leader
+            or (epoch >= 0 and epoch != core.leader_epoch)
+            or parameters.replica_id not in core.followers
+        ):
+            return True  # an error
         return not self._is_held_back(core, parameters.replica_id) and (
             asked.fetch_offset != log.log_end_offset
             # DeleteRecords waits until all followers know the new start.
@@ -871,7 +877,7 @@ class FetchReads:
             core.traffic.bytes_out += size
             return
         core.traffic.replication_bytes_out += size
-        if manager.hosted.is_being_added(core, parameters.replica_id):
+        if parameters.replica_id in core.adding_replicas:
             core.traffic.reassignment_bytes_out += size
 
 
@@ -942,11 +948,14 @@ class DelayedFetch(DelayedOperation):
 
     def note_untold(self, answers: list[tuple[Any, PartitionData]]) -> None:
         """`answers`: those that are not sent, because the fetch waits."""
-        if self.parameters.replica_id >= 0 and self.context.session is not None:
+        if self.parameters.replica_id < 0 or self.context.session is None:
+            return
+        if answers:
             self.untold = [
                 asked for asked, answer in answers if answer.high_watermark != asked.told_high_watermark
             ]
-            self.untold += [asked for _, asked in self.parameters.untold or ()]
+        if self.parameters.untold:
+            self.untold += [asked for _, asked in self.parameters.untold]
 
     def expire(self) -> None:
         self.finish(self.context.partitions)
@@ -957,6 +966,8 @@ class DelayedFetch(DelayedOperation):
         if self.context.session is None:
             return self.context.partitions
         moved = [self.asked[key] for key, counted in self.counted.items() if counted.size]
+        if not self.untold:
+            return moved
         known = set(map(id, moved))
         return moved + [asked for asked in self.untold if id(asked) not in known]
 

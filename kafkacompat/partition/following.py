@@ -124,14 +124,11 @@ class FollowerFetches:
         broker_epoch: Callable[[], int],
         settings: FetchSettings,
         throttle: ReplicationQuotaManager | None = None,
-        is_being_added: Callable[[Partition, int], bool] = lambda core, replica: False,
     ) -> None:
-        """`is_being_added`: whether a reassignment adds the replica with this id."""
         self._node_id = node_id
         self._broker_epoch = broker_epoch
         self._settings = settings
         self._throttle = throttle
-        self._is_being_added = is_being_added
         self._session = FetchSessionHandler[PartitionFetchState](settings)
         self.partitions = self._session.partitions
 
@@ -299,7 +296,7 @@ class FollowerFetches:
             # Without a session only the request's order says who comes first in a response that has no room for all.
             self._session.move_to_end(followed)
             core.traffic.replication_bytes_in += size
-            if self._is_being_added(core, self._node_id):
+            if self._node_id in core.adding_replicas:
                 core.traffic.reassignment_bytes_in += size
         followed.lag = max(answer.high_watermark - core.log.log_end_offset, 0)
         if take_watermarks(core, answer.high_watermark, answer.log_start_offset):

@@ -204,12 +204,6 @@ class HostedPartitions:
         topic = self.image.topics.get(partition[0])
         return topic is not None and partition[1] in topic.partitions
 
-    def is_being_added(self, core: Partition, replica: int) -> bool:
-        """Whether a reassignment adds this replica."""
-        topic = self.image.topics_by_id.get(core.topic_id)
-        image = None if topic is None else topic.partitions.get(core.topic_partition.partition)
-        return image is not None and replica in image.adding_replicas
-
     def absent(self, partition: Key) -> ErrorCode:
         """The reason why a partition is not here: unknown, on another node, or its log cannot be opened."""
         if not self.is_known(partition):

@@ -52,6 +52,7 @@ class Partition:
     """Leader or follower state of one partition. Offsets are absolute."""
 
     __slots__ = (
+        "adding_replicas",
         "alone",
         "epoch_start_offset",
         "followers",
@@ -95,6 +96,8 @@ class Partition:
         self.leader_epoch = NO_EPOCH
         self.partition_epoch = -1
         self.replicas: tuple[int, ...] = ()
+        self.adding_replicas: tuple[int, ...] = ()
+        """Those of them that a reassignment adds."""
         self.isr: tuple[int, ...] = ()
         """The ISR as committed by the controller."""
         self.pending: PendingPartitionChange | None = None
@@ -132,6 +135,7 @@ class Partition:
             self.pending = None
         self.isr = image.isr
         self.replicas = image.replicas
+        self.adding_replicas = image.adding_replicas
         self.partition_epoch = image.partition_epoch
         if changed:
             self.leader = image.leader
@@ -367,7 +371,7 @@ class Partition:
         Returns whether it moved."""
         if self.alone:
             return self.advance_alone()
-        if not self.is_leader or self.is_held_back or not self.has_min_isr():
+        if not self.is_leader or self.is_held_back:
             return False
         log = self.log
         end = leader_end = log.log_end_offset
@@ -381,7 +385,7 @@ class Partition:
                 )
             ):
                 end = follower.log_end_offset
-        if end <= log.high_watermark:
+        if end <= log.high_watermark or not self.has_min_isr():
             return False
         log.set_high_watermark(end)
         return True

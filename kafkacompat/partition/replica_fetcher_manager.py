@@ -232,13 +232,7 @@ class ReplicaFetcherManager:
             leader_id,
             address,
             self._channels.get(*address, f"replica-fetcher-{index}"),
-            FollowerFetches(
-                self._services.node_id,
-                self._broker_epoch,
-                settings,
-                self.follower_throttle,
-                self._hosted.is_being_added,
-            ),
+            FollowerFetches(self._services.node_id, self._broker_epoch, settings, self.follower_throttle),
             self._close_idle,
         )
 
