@@ -17,6 +17,7 @@ from kafkacompat.wire.primitives import (
     skip_tagged_fields,
     write_nullable_string,
 )
+from kafkacompat.wire.remember import remembered
 from kafkacompat.wire.tables import APIS, ApiKey
 
 START = Layout(">hhi")
@@ -106,18 +107,29 @@ def parse_response_header(frame: ByteSequence, api_key: int, api_version: int) -
         raise WireError(f"a reply of {len(frame)} bytes has no header")
     correlation_id: int = RESPONSE.unpack_from(frame)[0]
     if api_version >= APIS[api_key].response_flexible_min:
+        end = FLEXIBLE_RESPONSE.size
+        if len(frame) >= end and not frame[end - 1]:
+            return correlation_id, end  # no tagged fields, as always
         return correlation_id, skip_tagged_fields(frame, RESPONSE.size)
     return correlation_id, RESPONSE.size
 
 
 FRAME_SIZE = Layout(">i")
+FRAME_START = Layout(">ihhi")
+
+
+@remembered
+def _own_header_rest(api_key: int, api_version: int, client_id: str | None) -> bytes:
+    """What follows the correlation id. A node has few client ids of its own."""
+    return bytes(request_header_bytes(api_key, api_version, 0, client_id)[START.size :])
 
 
 def request_frame(message: Message, version: int, correlation_id: int, client_id: str | None) -> bytearray:
-    """Return a request with its size. EncodeError if this version cannot represent the message."""
-    assert message.API_KEY is not None
-    frame = bytearray(FRAME_SIZE.size)
-    frame += request_header_bytes(message.API_KEY, version, correlation_id, client_id)
+    """Return a request with its size, for a client id of this node. EncodeError if this version cannot represent the message."""
+    key = message.API_KEY
+    assert key is not None
+    frame = bytearray(FRAME_START.pack(0, key, version, correlation_id))
+    frame += _own_header_rest(key, version, client_id)
     encoder(type(message), version)(message, frame)
     FRAME_SIZE.pack_into(frame, 0, len(frame) - FRAME_SIZE.size)
     return frame
