@@ -303,7 +303,10 @@ class Server:
                 settings.socket_request_max_bytes, settings.socket_request_without_records_max_bytes
             )
         else:
-            connection.limit_frames(settings.sasl_server_max_receive_size)
+            of_listeners = settings.listener_sasl_server_max_receive_size
+            connection.limit_frames(
+                of_listeners.get(connection.info.listener_name, settings.sasl_server_max_receive_size)
+            )
 
     async def _close_excess(self) -> None:
         """Close the least recently used connections, until no more are there than max.connections allows."""

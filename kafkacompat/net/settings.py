@@ -39,6 +39,8 @@ class NetworkSettings:
     """For requests other than Produce. Kafka has no such setting."""
     sasl_server_max_receive_size: int = 512 * 1024
     """For frames of a client that is not authenticated yet."""
+    listener_sasl_server_max_receive_size: Mapping[str, int] = field(default_factory=dict)
+    """listener.name.<name>.sasl.server.max.receive.size by listener name in capitals, in place of the node's."""
     socket_send_buffer_bytes: int = 100 * 1024
     socket_send_buffer_grows: bool = True
     """Unless its size is set (send_buffer.py)."""
@@ -73,6 +75,7 @@ class NetworkSettings:
                 "socket.request.without.records.max.bytes"
             ),
             sasl_server_max_receive_size=config.get_int("sasl.server.max.receive.size"),
+            listener_sasl_server_max_receive_size=_of_listeners(config, "sasl.server.max.receive.size"),
             socket_send_buffer_bytes=config.get_int("socket.send.buffer.bytes"),
             socket_send_buffer_grows="socket.send.buffer.bytes" not in config.originals,
             socket_receive_buffer_bytes=config.get_int("socket.receive.buffer.bytes"),
@@ -95,7 +98,7 @@ class NetworkSettings:
 
 
 def _of_listeners(config: ServerConfig, setting: str) -> dict[str, int]:
-    """What is set for listeners themselves. The node's value is a bound of all of them together."""
+    """What is set for listeners themselves."""
     values = {
         each.listener_name: config.of_listener_alone(each.listener_name, setting)
         for each in config.listeners()

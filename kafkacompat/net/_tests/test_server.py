@@ -156,10 +156,17 @@ async def test_clients_of_a_held_listener_wait_in_the_backlog() -> None:
     assert dispatcher.requests == [b"other", b"held"]
 
 
-async def test_a_frame_before_authentication_has_a_bound_of_its_own() -> None:
+@pytest.mark.parametrize(
+    "settings",
+    [
+        NetworkSettings(sasl_server_max_receive_size=100),
+        NetworkSettings(listener_sasl_server_max_receive_size={"SAFE": 100, "OTHER": 7}),
+    ],
+    ids=["node", "listener"],
+)
+async def test_a_frame_before_authentication_has_a_bound_of_its_own(settings: NetworkSettings) -> None:
     """sasl.server.max.receive.size applies until the authentication lifts it."""
     dispatcher = ScriptedDispatcher()
-    settings = NetworkSettings(sasl_server_max_receive_size=100)
     async with trio.open_nursery() as nursery:
         server = Server(dispatcher, settings, SystemClock(), None)  # type: ignore[arg-type]
         (bound,) = await server.bind([EndPoint("SAFE", "127.0.0.1", 0, "SASL_PLAINTEXT")])
@@ -355,6 +362,7 @@ def test_settings_come_from_the_nodes_configuration() -> None:
             "max.connections": "99",
             "listener.name.plaintext.max.connections": "9",
             "listener.name.controller.max.connection.creation.rate": " 7 ",
+            "listener.name.controller.sasl.server.max.receive.size": "4096",
             "connections.max.idle.ms": "1234",
         }
     )
@@ -365,6 +373,7 @@ def test_settings_come_from_the_nodes_configuration() -> None:
         max_connections=99,
         listener_max_connections={"PLAINTEXT": 9},
         listener_max_connection_creation_rate={"CONTROLLER": 7},
+        listener_sasl_server_max_receive_size={"CONTROLLER": 4096},
         protected_listener="PLAINTEXT",
         listeners_of_nodes=frozenset({"CONTROLLER"}),
     )
