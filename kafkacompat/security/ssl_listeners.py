@@ -92,7 +92,7 @@ class SslListener:
             return None
         stores = load_stores(settings)
         terms = Terms(settings, stores, server_context(settings, stores))
-        _check_identity(before, terms, config)
+        _check_identity(before, terms, config, self._endpoint.listener_name)
         if before.stores.truststore is None and stores.truststore is not None:
             raise settings.error(
                 TRUSTSTORE_LOCATION, "a truststore cannot be added to a listener that has none"
@@ -132,15 +132,15 @@ def _settings(config: ServerConfig, endpoint: EndPoint) -> SslSettings:
     return ssl_settings(properties, prefix)
 
 
-def _check_identity(before: Terms, after: Terms, config: ServerConfig) -> None:
+def _check_identity(before: Terms, after: Terms, config: ServerConfig, listener: str) -> None:
     """Require the same subjects entry by entry, and no fewer alternative names."""
     assert before.stores.keystore is not None
     assert after.stores.keystore is not None
     old, new = before.stores.keystore.certificates(), after.stores.keystore.certificates()
     settings = after.settings
     setting = KEYSTORE_LOCATION if settings.text(KEYSTORE_KEY) is None else KEYSTORE_CHAIN
-    same_names = not config.get_boolean("ssl.allow.dn.changes")
-    same_hosts = not config.get_boolean("ssl.allow.san.changes")
+    same_names = not config.of_listener(listener, "ssl.allow.dn.changes")
+    same_hosts = not config.of_listener(listener, "ssl.allow.san.changes")
     if (same_names or same_hosts) and len(old) != len(new):
         raise settings.error(setting, f"Keystore entries do not match: {len(old)} before, {len(new)} now")
     for (_, was), (alias, now) in zip(old, new, strict=False):

@@ -126,8 +126,9 @@ def test_peers_that_trusted_the_node_trust_its_new_certificate_unless_a_change_i
     served = listener(stores(ROOT.issue()))
     with pytest.raises(ConfigError, match=f"certificate.chain: {told}"):
         served.exchanged(config(stores(after)))
-    allowed = {permission: "true"}
-    assert served.exchanged(config(stores(after) | allowed)) is not None
+    for prefix in ("", PREFIX):
+        allowed = {f"{prefix}{permission}": "true"}
+        assert served.exchanged(config(stores(after) | allowed)) is not None
 
 
 def test_a_name_may_differ_in_case_and_blanks_and_have_more_hosts() -> None:
