@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kafkacompat.config import ConfigError, ServerConfig, defaults_without_file
+from kafkacompat.config.of_listeners import is_of_listener
+from kafkacompat.security.ssl_factory import NAMES as SSL_SETTINGS
 
 
 def config(**settings: str) -> ServerConfig:
@@ -39,3 +41,20 @@ def test_a_secret_of_a_mechanism_is_not_taken_from_the_node_by_another() -> None
     assert of.of_listener("SAFE", "sasl.jaas.config", "PLAIN") == "a"
     assert of.of_listener("SAFE", "sasl.jaas.config", "SCRAM-SHA-256") is None
     assert of.of_listener("OTHER", "sasl.jaas.config", "PLAIN") is None
+
+
+def test_a_setting_that_is_not_read_for_a_listener_is_told_to_have_no_effect_there() -> None:
+    of = config(
+        listener__name__safe__connections__max__idle__ms="5000",
+        listener__name__safe__num__io__threads="5",
+        listener__name__safe__max__connections="5",
+        listener__name__safe__plain__connections__max__reauth__ms="5",
+        connections__max__idle__ms="5000",
+    )
+    assert of.without_effect == (
+        "listener.name.safe.connections.max.idle.ms",
+        "listener.name.safe.num.io.threads",
+    )
+    with pytest.raises(KeyError, match="OF_LISTENERS"):
+        of.of_listener("SAFE", "connections.max.idle.ms")
+    assert all(map(is_of_listener, SSL_SETTINGS))

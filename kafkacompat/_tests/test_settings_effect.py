@@ -14,6 +14,7 @@ from kafkacompat.config.keys import broker_keys, broker_synonyms, group_keys, to
 ROOT = Path(__file__).resolve().parents[1]
 NOT_READING = {
     "config/dynamic.py",
+    "config/of_listeners.py",
     "config/topic.py",
     "config/group.py",
 }

@@ -11,11 +11,17 @@ from collections.abc import Mapping
 from functools import cached_property
 from types import MappingProxyType
 
-from kafkacompat.config.keys import ConfigError, DynamicScope, broker_keys, listener_base, parse_value
+from kafkacompat.config.keys import (
+    ConfigError,
+    DynamicScope,
+    broker_keys,
+    listener_base,
+    parse_value,
+)
+from kafkacompat.config.of_listeners import is_of_listener
 from kafkacompat.config.server import ServerConfig, check_constraints
 from kafkacompat.config.topic import LogConfig, effective_log_config
 
-_CLUSTER_LEVEL_LISTENER_SETTINGS = ("max.connections", "num.network.threads", "max.connection.creation.rate")
 _THREAD_COUNTS = (
     "num.io.threads",
     "num.replica.fetchers",
@@ -47,9 +53,9 @@ def _needs_listener_prefix(name: str) -> bool:
 
 def _is_per_broker(name: str) -> bool:
     base = listener_base(name)
+    key = broker_keys().get(base or name)
     if base is not None:
-        return base not in _CLUSTER_LEVEL_LISTENER_SETTINGS
-    key = broker_keys().get(name)
+        return key is None or key.dynamic is not DynamicScope.CLUSTER or not is_of_listener(base)
     return key is not None and key.dynamic is DynamicScope.PER_BROKER
 
 

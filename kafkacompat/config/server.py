@@ -32,6 +32,7 @@ from kafkacompat.config.keys import (
     parse_value,
     render_value,
 )
+from kafkacompat.config.of_listeners import is_of_listener
 from kafkacompat.config.properties import provider_prefixes, resolved
 from kafkacompat.ids import parse_int
 
@@ -116,7 +117,7 @@ class ServerConfig:
             elif key is None:
                 if not name.startswith(prefixes):
                     unknown.append(name)
-            elif not key.honoured:
+            elif not key.honoured or (name not in keys and not is_of_listener(key.name)):
                 without_effect.append(name)
         self.unknown = tuple(unknown)
         self.without_effect = tuple(without_effect)
@@ -192,7 +193,8 @@ class ServerConfig:
     def of_listener(self, listener: str, name: str, mechanism: str = "") -> ConfigValue:
         """The typed value of a setting for one listener, or one of its SASL mechanisms:
         listener.name.<listener>.<mechanism>.<name>, then listener.name.<listener>.<name>, then the node's value.
-        Raises ConfigError, or KeyError for an unknown name."""
+        Raises ConfigError, or KeyError for a name that is none of OF_LISTENERS."""
+        _require_of_listener(name)
         for prefix in (listener_prefix(listener, mechanism), listener_prefix(listener)):
             if prefix + name in self.originals:
                 return self._parsed(prefix, name)
@@ -200,6 +202,7 @@ class ServerConfig:
 
     def of_listener_alone(self, listener: str, name: str) -> ConfigValue | None:
         """The typed value of listener.name.<listener>.<name>. None if that is not set, whatever the node's value is."""
+        _require_of_listener(name)
         prefix = listener_prefix(listener)
         return self._parsed(prefix, name) if prefix + name in self.originals else None
 
@@ -567,6 +570,11 @@ def _remote_storage_prefixes(values: Mapping[str, ConfigValue]) -> tuple[str, ..
         return ()
     duties = ("storage", "metadata")
     return tuple(str(values[f"remote.log.{duty}.manager.impl.prefix"]) for duty in duties)
+
+
+def _require_of_listener(name: str) -> None:
+    if not is_of_listener(name):
+        raise KeyError(f"{name} is none of OF_LISTENERS in config/of_listeners.py")
 
 
 def _parse(originals: Mapping[str, str]) -> dict[str, ConfigValue]:

@@ -29,6 +29,7 @@ from kafkacompat.config import (
     topic_keys,
 )
 from kafkacompat.config.keys import listener_base
+from kafkacompat.config.of_listeners import is_of_listener
 from kafkacompat.config.server import TIERING
 from kafkacompat.config.topic import TIERED
 from kafkacompat.controller.image import MetadataImage, changed_configs
@@ -183,7 +184,9 @@ class SettingNotices:
             keys: Mapping[str, ConfigKey] = keys_of()
             for name in settings:
                 key = keys.get(name) or keys.get(listener_base(name) or "")
-                if key is not None and not key.honoured:
+                if key is None:
+                    continue
+                if not key.honoured or (name not in keys and not is_of_listener(key.name)):
                     yield kind, name
 
     def _tell(self, kind: str, name: str, line: str) -> None:
