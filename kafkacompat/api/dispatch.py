@@ -41,6 +41,7 @@ API_VERSIONS = 18
 CORRELATION_ID = slice(4, 8)
 """Its bytes in a frame."""
 AFTER_CORRELATION_ID = 8
+NO_TAGS = b"\0"
 CLIENT_ID_KEPT_MAX = 256
 """Bytes up to the end of a client id that is remembered."""
 ELEMENTS_MAX = 500_000
@@ -404,20 +405,18 @@ def _client_id(
 ) -> tuple[str | None, int]:
     """The client id of a request of the route, and the position after the header. A client sends the same in all its requests,
     and to compare takes a fourth of the time of reading."""
-    known = connection.client_id_bytes
+    known = connection.tagged_client_id_bytes if route.has_tagged_header else connection.client_id_bytes
     if known is not None:
         end = AFTER_CORRELATION_ID + len(known)
         if frame[AFTER_CORRELATION_ID:end] == known:
-            if not route.has_tagged_header:
-                return connection.client_id, end
-            if len(frame) > end and not frame[end]:
-                return connection.client_id, end + 1
+            return connection.client_id, end
     header = rest_of_header(frame, *start)
     length = frame[AFTER_CORRELATION_ID] << 8 | frame[AFTER_CORRELATION_ID + 1]
     end = AFTER_CORRELATION_ID + 2 + (0 if header.client_id is None else length)
     if end <= CLIENT_ID_KEPT_MAX:
         connection.client_id = header.client_id
         connection.client_id_bytes = bytes(frame[AFTER_CORRELATION_ID:end])
+        connection.tagged_client_id_bytes = connection.client_id_bytes + NO_TAGS
     return header.client_id, header.body_offset
 
 

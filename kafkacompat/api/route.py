@@ -11,7 +11,7 @@ from kafkacompat.api import access
 from kafkacompat.api.handler import Message
 from kafkacompat.api.registry import BROKER_APIS, ApiTable
 from kafkacompat.wire.apis import APIS, request_class, response_class
-from kafkacompat.wire.codec import Decoder, Encoder, decoder, encode_parts, encoder
+from kafkacompat.wire.codec import Decoder, Encoder, PartsEncoder, decoder, encoder, parts_encoder
 
 if TYPE_CHECKING:
     from kafkacompat.api.meters import RouteMeter
@@ -109,6 +109,7 @@ class Route:
         "decode",
         "decoded_at_once_max",
         "encode",
+        "encode_in_parts",
         "ends_with_connection",
         "error_response",
         "function",
@@ -167,6 +168,7 @@ class Route:
         self.decoded_at_once_max = PRODUCE_DECODED_AT_ONCE_MAX if key == PRODUCE else DECODED_AT_ONCE_MAX
         # Records of a fetch are sent as file slices between byte parts.
         self.encode: Encoder | None = None if key in (FETCH, SHARE_FETCH) else self._encode_first
+        self.encode_in_parts: PartsEncoder = self._encode_in_parts_first
         self.has_tagged_header = version >= APIS[key].request_flexible_min
         flexible = version >= APIS[key].response_flexible_min
         self.prefix = FLEXIBLE_PREFIX if flexible else PREFIX
@@ -182,18 +184,25 @@ class Route:
         self.encode = made = encoder(response_class(self.key), self.version)
         made(message, out)
 
+    def _encode_in_parts_first(self, message: Message, out: bytearray, parts: Reply) -> bytearray:
+        self.encode_in_parts = made = parts_encoder(response_class(self.key), self.version)
+        return made(message, out, parts)
+
     def reply(self, correlation_id: int, message: Message) -> Reply:
         """Return the message after size and header. Raises EncodeError if this version cannot represent the message."""
         if type(message) is EncodedAnswer:
-            parts = message.parts
-            first = parts[0]
-            size = self.header_bytes + (len(first) if len(parts) == 1 else sum(map(len, parts)))
-            return [self.prefix.pack(size, correlation_id) + first, *parts[1:]]
+            encoded = message.parts
+            first = encoded[0]
+            size = self.header_bytes + (len(first) if len(encoded) == 1 else sum(map(len, encoded)))
+            return [self.prefix.pack(size, correlation_id) + first, *encoded[1:]]
         out = bytearray(self.prefix.pack(0, correlation_id))
         if self.encode is not None:
             self.encode(message, out)
             SIZE.pack_into(out, 0, len(out) - 4)
             return [out]
-        parts = encode_parts(message, self.version, out)
+        parts: Reply = []
+        rest = self.encode_in_parts(message, out, parts)
+        if rest:
+            parts.append(rest)
         SIZE.pack_into(out, 0, sum(map(len, parts)) - 4)
         return parts

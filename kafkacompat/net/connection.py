@@ -45,7 +45,7 @@ class Stage(enum.Enum):
     CLOSED = "the socket is closed"
 
 
-TURN_FRAMES = 64
+TURN_FRAMES = range(64)
 TURN_S = 0.001
 """After this time no further request of the connection is started or read before others had their turn."""
 TURN_RECEIVED_BYTES = 256 * 1024
@@ -298,7 +298,7 @@ class Connection:
         """Dispatch complete frames, at least one. Returns True if the turn ended before the frames did."""
         buffer, replies, memory = self._buffer, self._replies, self._memory
         output = replies.output
-        for _ in range(TURN_FRAMES):
+        for _ in TURN_FRAMES:
             if (
                 replies.waiting or output.queued_bytes or self._muted or self._stage is _ENDING
             ) and not self._may_dispatch():

@@ -138,7 +138,8 @@ class FetchEngine:
         if len(partitions) + len(forgotten) > LONG_FROM:
             return self._fetch_naming_many(parameters, partitions, forgotten)
         context = self._open(parameters, partitions, forgotten)
-        if len(context.partitions) > (OPENED_A_STEP if self._manager.opens_logs else LONG_FROM):
+        count = len(context.partitions)
+        if count > LONG_FROM or (count > OPENED_A_STEP and self._manager.opens_logs):
             return self._fetch_in_steps(context, parameters)
         if context.error is not NONE:
             return FetchResponse(error_code=context.error)

@@ -105,6 +105,7 @@ class ConnectionInfo:
         "on_throttled",
         "principal",
         "read_s",
+        "tagged_client_id_bytes",
         "throttling",
         "timings",
     )
@@ -146,7 +147,9 @@ class ConnectionInfo:
         """Kept by the dispatcher: what the quotas do to requests like the last one."""
         self.client_id: str | None = None
         self.client_id_bytes: bytes | None = None
-        """Kept by the dispatcher: the client id of the last request, and its bytes in the request's header."""
+        self.tagged_client_id_bytes: bytes | None = None
+        """Kept by the dispatcher: the client id of the last request, and its bytes in the request's header, in one that has tagged
+        fields with the count of none."""
 
     def tell_software(self, software: str) -> None:
         """The client has told it in ApiVersions."""
