@@ -43,7 +43,7 @@ fetch: $(VENV)/.dev browser prometheus
 	-nice $(BIN)/python -m interop_tests.harness.fetching
 	$(MAKE) kerberos
 
-# With a compiler (and Python's headers) three extension modules are built; without one the installation goes on.
+# With a compiler (and Python's headers) four extension modules are built; without one the installation goes on.
 COMPILED = $(wildcard kafkacompat/*/*.[ch])
 $(VENV)/.runtime: requirements.lock pyproject.toml $(COMPILED)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

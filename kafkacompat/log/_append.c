@@ -1,14 +1,14 @@
-/* The compiled gait of UnifiedLog.append_next (log/unified_log.py): what that method does, in one call.
+/* The compiled gait of UnifiedLog.append_next (log/unified_log.py): what that method does, in one call; and of set_high_watermark.
 
    All state stays in the slots of the log's own objects, and nothing is kept between two calls but the places of these slots. So
    whatever else changes a log, such as a truncation, a roll or a failed write, finds here no second owner. Where anything is
-   unusual it returns -1 before any effect, and append_as_leader decides. The write is the file's own, and its error passes
-   through. Whatever may be refused memory is made before the write, as far as that can be. */
+   unusual it returns -1 before any effect, and append_as_leader decides. A batch that the disk takes whole is written here, in the
+   place where the file's own write_now would write it. Anything else is for write_now, whose error passes through. Whatever may be refused memory is made before the write, as far as that can be. */
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-#include <structmember.h>
-#include <stdint.h>
+#include "_slots.h"
+#ifndef _WIN32
+#include <unistd.h>
+#endif
 
 #define MAX_INT32 0x7FFFFFFF
 #define NO_TRANSACTION (-1)
@@ -19,20 +19,21 @@
 
 enum {
     LOG_END_OFFSET, LOG_SEGMENTS, LOG_STATE, LOG_EPOCHS, LOG_LATEST_EPOCH, LOG_BOUNDED, LOG_ROOM,
-    LOG_LATEST_MS, LOG_LAST_OFFSET,
+    LOG_LATEST_MS, LOG_LAST_OFFSET, LOG_HIGH_WATERMARK, LOG_IS_DURABLE,
     LIST_ITEMS,
     EPOCHS_CHANGED,
     SEGMENT_FILE, SEGMENT_LEFT_BYTES, SEGMENT_BASE_OFFSET, SEGMENT_SIZE, SEGMENT_SINCE_ENTRY,
     SEGMENT_INTERVAL, SEGMENT_MAX_MS, SEGMENT_MAX_OFFSET, SEGMENT_INDEXES, SEGMENT_TAIL_OFFSETS, SEGMENT_TAIL_POSITIONS,
     INDEXES_PAIR,
     INDEX_TAIL, INDEX_TAIL_AT, INDEX_SIZE, INDEX_BASE_OFFSET,
-    STATE_END_OFFSET, STATE_PRODUCERS, STATE_SNAPSHOT, STATE_VERIFICATIONS,
+    STATE_END_OFFSET, STATE_PRODUCERS, STATE_SNAPSHOT, STATE_VERIFICATIONS, STATE_UNSTABLE,
     VERIFICATIONS_BY_PRODUCER,
     PRODUCER_EPOCH, PRODUCER_BATCHES, PRODUCER_TRANSACTION, PRODUCER_LAST_MS,
+    FILE_DESCRIPTOR, FILE_SIZE,
     SLOTS
 };
 
-enum { LOG, LIST, EPOCHS, SEGMENT, INDEXES, INDEX, STATE, VERIFICATIONS, PRODUCER, OWNERS };
+enum { LOG, LIST, EPOCHS, SEGMENT, INDEXES, INDEX, STATE, VERIFICATIONS, PRODUCER, FILE_, OWNERS };
 
 static const struct {
     int owner;
@@ -40,6 +41,7 @@ static const struct {
 } slot_names[SLOTS] = {
     {LOG, "log_end_offset"}, {LOG, "_segments"}, {LOG, "_state"}, {LOG, "_epochs"}, {LOG, "_latest_epoch"},
     {LOG, "_bounded"}, {LOG, "_room"}, {LOG, "_latest_ms"}, {LOG, "_last_offset"},
+    {LOG, "high_watermark"}, {LOG, "is_durable"},
     {LIST, "items"},
     {EPOCHS, "changed"},
     {SEGMENT, "_file"}, {SEGMENT, "_may_have_left_bytes"}, {SEGMENT, "base_offset"}, {SEGMENT, "size"},
@@ -49,21 +51,18 @@ static const struct {
     {INDEXES, "_pair"},
     {INDEX, "_tail"}, {INDEX, "_tail_at"}, {INDEX, "size"}, {INDEX, "base_offset"},
     {STATE, "end_offset"}, {STATE, "producers"}, {STATE, "snapshot"}, {STATE, "_verifications"},
+    {STATE, "first_unstable_offset"},
     {VERIFICATIONS, "by_producer"},
     {PRODUCER, "epoch"}, {PRODUCER, "batches"}, {PRODUCER, "transaction_first_offset"}, {PRODUCER, "last_timestamp_ms"},
+    {FILE_, "_fd"}, {FILE_, "_size"},
 };
 
 /* What `method` was told. */
 static PyTypeObject *owners[OWNERS], *batch_type;
 static Py_ssize_t places[SLOTS];
 static Py_ssize_t tail_batches, retained_batches, offset_page, time_page;
+static PyObject *set_high_watermark_in_python;
 static PyObject *write_name, *append_name, *note_name, *minus_one;
-
-static inline PyObject **
-place_of(PyObject *object, int slot)
-{
-    return (PyObject **)((char *)object + places[slot]);
-}
 
 /* Borrowed. NULL if the slot is empty, or the object is another one than expected. */
 static inline PyObject *
@@ -72,17 +71,7 @@ found(PyObject *object, int slot)
     PyTypeObject *owner = owners[slot_names[slot].owner];
     if (object == NULL || (Py_TYPE(object) != owner && !PyType_IsSubtype(Py_TYPE(object), owner)))
         return NULL;
-    return *place_of(object, slot);
-}
-
-static inline int
-as_number(PyObject *object, int64_t *value)
-{
-    int overflow;
-    if (object == NULL || !PyLong_CheckExact(object))
-        return 0;
-    *value = PyLong_AsLongLongAndOverflow(object, &overflow);
-    return !overflow;
+    return *slot_at(object, places[slot]);
 }
 
 static inline int
@@ -95,9 +84,7 @@ number(PyObject *object, int slot, int64_t *value)
 static inline void
 put(PyObject *object, int slot, PyObject *value)
 {
-    PyObject **place = place_of(object, slot), *before = *place;
-    *place = value;
-    Py_XDECREF(before);
+    put_at(object, places[slot], value);
 }
 
 static inline void
@@ -350,31 +337,48 @@ go_on(Append *append, Made *made, PyObject *producer_id, PyObject *timestamp_ms)
     return 1;
 }
 
-static int
-stamp(PyObject *batch, Append *append, int64_t leader_epoch)
+static void
+stamp(char *at, Append *append, int64_t leader_epoch)
 {
-    Py_buffer view;
-    if (PyObject_GetBuffer(batch, &view, PyBUF_WRITABLE) < 0) {
+    big_endian(at, (uint64_t)append->first_offset, 8);
+    big_endian(at + 8, (uint64_t)(append->size - LOG_OVERHEAD), 4);
+    big_endian(at + 12, (uint64_t)leader_epoch, 4);
+}
+
+/* Whether the file has taken the whole batch at its end. Otherwise nothing has changed but bytes beyond the end, where write_now
+   writes the same. */
+static int
+is_written(PyObject *file, Py_buffer *batch)
+{
+#ifndef _WIN32
+    int64_t descriptor, size;
+    if (Py_TYPE(file) != owners[FILE_] || !number(file, FILE_DESCRIPTOR, &descriptor) || !number(file, FILE_SIZE, &size)
+        || descriptor < 0 || descriptor > MAX_INT32 || size < 0)
+        return 0;
+    PyObject *size_after = PyLong_FromLongLong(size + batch->len);
+    if (size_after == NULL) {
         PyErr_Clear();
         return 0;
     }
-    int has_room = view.len >= STAMP_SIZE;
-    if (has_room) {
-        char *at = view.buf;
-        big_endian(at, (uint64_t)append->first_offset, 8);
-        big_endian(at + 8, (uint64_t)(append->size - LOG_OVERHEAD), 4);
-        big_endian(at + 12, (uint64_t)leader_epoch, 4);
+    ssize_t written;
+    Py_BEGIN_ALLOW_THREADS
+    written = pwrite((int)descriptor, batch->buf, (size_t)batch->len, (off_t)size);
+    Py_END_ALLOW_THREADS
+    if (written == batch->len) {
+        put(file, FILE_SIZE, size_after);
+        return 1;
     }
-    PyBuffer_Release(&view);
-    return has_room;
+    Py_DECREF(size_after);
+#endif
+    return 0;
 }
 
 static PyObject *
-write_and_note(Append *append, Made *made, PyObject *const *args)
+write_and_note(Append *append, Made *made, PyObject *const *args, Py_buffer *view)
 {
     PyObject *batch = args[0], *timestamp_ms = args[3], *producer_id = args[4];
     PyObject *first_offset = Py_NewRef(found(append->log, LOG_END_OFFSET));
-    if (!call(append->file, write_name, batch)) {
+    if (!is_written(append->file, view) && !call(append->file, write_name, batch)) {
         if (PyErr_ExceptionMatches(PyExc_OSError))
             put(append->segment, SEGMENT_LEFT_BYTES, Py_NewRef(Py_True));
         Py_DECREF(first_offset);
@@ -409,6 +413,15 @@ append_next(PyObject *log, PyObject *const *args, Py_ssize_t nargs)
         || leader_epoch < 0 || leader_epoch > MAX_INT32 || !fits(&append, leader_epoch) || !reads_segment(&append)
         || !follows(&append, args[4], producer_epoch))
         return PyErr_Occurred() ? NULL : Py_NewRef(minus_one);
+    Py_buffer view;
+    if (PyObject_GetBuffer(args[0], &view, PyBUF_WRITABLE) < 0) {
+        PyErr_Clear();
+        return Py_NewRef(minus_one);
+    }
+    if (view.len < STAMP_SIZE) {
+        PyBuffer_Release(&view);
+        return Py_NewRef(minus_one);
+    }
     PyObject *result = NULL;
     /* The write runs other code. */
     hold(&append, append.segment);
@@ -422,8 +435,11 @@ append_next(PyObject *log, PyObject *const *args, Py_ssize_t nargs)
         hold(&append, append.offsets);
         hold(&append, append.times);
     }
-    if (make(&append, &made))
-        result = stamp(args[0], &append, leader_epoch) ? write_and_note(&append, &made, args) : Py_NewRef(minus_one);
+    if (make(&append, &made)) {
+        stamp(view.buf, &append, leader_epoch);
+        result = write_and_note(&append, &made, args, &view);
+    }
+    PyBuffer_Release(&view);
     Py_XDECREF(made.end);
     Py_XDECREF(made.last_offset);
     Py_XDECREF(made.position);
@@ -437,46 +453,48 @@ append_next(PyObject *log, PyObject *const *args, Py_ssize_t nargs)
     return result;
 }
 
+PyDoc_STRVAR(set_high_watermark_doc,
+"set_high_watermark(offset)\n\
+See Log.set_high_watermark in ports/logs.py.");
+
+static PyObject *
+set_high_watermark(PyObject *log, PyObject *offset)
+{
+    int64_t wanted, end, before, unstable;
+    PyObject *is_durable = found(log, LOG_IS_DURABLE);
+    if (!as_number(offset, &wanted) || !number(log, LOG_END_OFFSET, &end) || !number(log, LOG_HIGH_WATERMARK, &before)
+        || !number(found(log, LOG_STATE), STATE_UNSTABLE, &unstable) || unstable >= 0 || wanted > end
+        || is_durable != Py_True)
+        return PyErr_Occurred() ? NULL : PyObject_CallFunctionObjArgs(set_high_watermark_in_python, log, offset, NULL);
+    if (wanted > before)
+        put(log, LOG_HIGH_WATERMARK, Py_NewRef(offset));
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef set_high_watermark_method = {"set_high_watermark", set_high_watermark, METH_O, set_high_watermark_doc};
 static PyMethodDef append_next_method = {"append_next", (PyCFunction)(void (*)(void))append_next, METH_FASTCALL,
                                          append_next_doc};
 
-/* The place of a slot in the instances of its class. */
-static int
-find_place(PyTypeObject *owner, const char *name, Py_ssize_t *place)
-{
-    PyObject *slot = PyObject_GetAttrString((PyObject *)owner, name);
-    if (slot == NULL)
-        return 0;
-    int is_slot = Py_IS_TYPE(slot, &PyMemberDescr_Type) && ((PyMemberDescrObject *)slot)->d_member->type == T_OBJECT_EX
-                  && PyType_IsSubtype(owner, PyDescr_TYPE(slot));
-    if (is_slot)
-        *place = ((PyMemberDescrObject *)slot)->d_member->offset;
-    else
-        PyErr_Format(PyExc_AttributeError, "%s.%s is no slot", owner->tp_name, name);
-    Py_DECREF(slot);
-    return is_slot;
-}
-
-PyDoc_STRVAR(method_doc,
-"method(owners, batch, tail_batches, retained_batches, offset_page, time_page)\n\
-The method append_next of the first of the classes. Raises AttributeError if a class has other slots.");
+PyDoc_STRVAR(methods_doc,
+"methods_of_log(owners, batch, tail_batches, retained_batches, offset_page, time_page, set_high_watermark)\n\
+The methods append_next and set_high_watermark of the first of the classes. Raises AttributeError if a class has other slots.");
 
 static PyObject *
-method(PyObject *module, PyObject *args)
+methods_of_log(PyObject *module, PyObject *args)
 {
-    PyObject *given, *batch;
-    if (!PyArg_ParseTuple(args, "O!O!nnnn", &PyTuple_Type, &given, &PyType_Type, &batch, &tail_batches, &retained_batches,
-                          &offset_page, &time_page))
+    PyObject *given, *batch, *usual;
+    if (!PyArg_ParseTuple(args, "O!O!nnnnO", &PyTuple_Type, &given, &PyType_Type, &batch, &tail_batches, &retained_batches,
+                          &offset_page, &time_page, &usual))
         return NULL;
     if (PyTuple_GET_SIZE(given) != OWNERS || !PyType_IsSubtype((PyTypeObject *)batch, &PyTuple_Type) || offset_page <= 0
         || time_page <= 0) {
-        PyErr_SetString(PyExc_TypeError, "method takes the classes of a log");
+        PyErr_SetString(PyExc_TypeError, "methods_of_log takes the classes of a log");
         return NULL;
     }
     for (int i = 0; i < OWNERS; i++) {
         PyObject *owner = PyTuple_GET_ITEM(given, i);
         if (!PyType_Check(owner)) {
-            PyErr_SetString(PyExc_TypeError, "method takes the classes of a log");
+            PyErr_SetString(PyExc_TypeError, "methods_of_log takes the classes of a log");
             return NULL;
         }
         Py_XSETREF(owners[i], (PyTypeObject *)Py_NewRef(owner));
@@ -485,11 +503,17 @@ method(PyObject *module, PyObject *args)
     for (int i = 0; i < SLOTS; i++)
         if (!find_place(owners[slot_names[i].owner], slot_names[i].name, &places[i]))
             return NULL;
-    return PyDescr_NewMethod(owners[LOG], &append_next_method);
+    Py_XSETREF(set_high_watermark_in_python, Py_NewRef(usual));
+    PyObject *first = PyDescr_NewMethod(owners[LOG], &append_next_method);
+    PyObject *second = PyDescr_NewMethod(owners[LOG], &set_high_watermark_method);
+    PyObject *both = first == NULL || second == NULL ? NULL : PyTuple_Pack(2, first, second);
+    Py_XDECREF(first);
+    Py_XDECREF(second);
+    return both;
 }
 
 static PyMethodDef methods[] = {
-    {"method", method, METH_VARARGS, method_doc},
+    {"methods_of_log", methods_of_log, METH_VARARGS, methods_doc},
     {NULL, NULL, 0, NULL},
 };
 

@@ -22,6 +22,7 @@ from kafkacompat.log.checkpoint import (
     SYNC_FAILED_FILE,
     format_epochs,
 )
+from kafkacompat.log.disk import RealFile
 from kafkacompat.log.flush import LogFlush, Syncs, new_names
 from kafkacompat.log.index import MAX_OFFSET, MAX_RELATIVE_OFFSET, AbortedTxn, Index, OffsetIndex, TimeIndex
 from kafkacompat.log.leader_epoch_file_cache import LeaderEpochFileCache
@@ -1159,13 +1160,14 @@ def roll_after_ms(config: LogConfig, randrange: Callable[[int], int] | None) -> 
     return wait_ms
 
 
-append_next_in_python = UnifiedLog.append_next
+append_next_in_python, set_high_watermark_in_python = UnifiedLog.append_next, UnifiedLog.set_high_watermark
 append_next_compiled: Any = None
-"""The same method of _append.c; None if it was not compiled, or from another source text. Tests hold the two equal."""
+set_high_watermark_compiled: Any = None
+"""The same methods of _append.c; None if it was not compiled, or from another source text. Tests hold the two equal."""
 try:
     from kafkacompat.log import _append
 
-    append_next_compiled = _append.method(
+    append_next_compiled, set_high_watermark_compiled = _append.methods_of_log(
         (
             UnifiedLog,
             SegmentList,
@@ -1176,13 +1178,16 @@ try:
             ProducerStateManager,
             Verifications,
             Producer,
+            RealFile,
         ),
         BatchMetadata,
         TAIL_BATCHES,
         RETAINED_BATCHES,
         OffsetIndex.page_size,
         TimeIndex.page_size,
+        set_high_watermark_in_python,
     )
     UnifiedLog.append_next = append_next_compiled  # type: ignore[method-assign]
+    UnifiedLog.set_high_watermark = set_high_watermark_compiled  # type: ignore[method-assign]
 except (ImportError, AttributeError, TypeError):  # it was not compiled, or from another source text
     pass

@@ -1,20 +1,38 @@
 """The walk over the batches of a plain Produce: their partitions and what the settings of these take, then the appends.
 
 records/plain_produce has read the request. A batch that needs a closer look, such as the first one of a producer, ends the second
-walk before any effect of that batch, and ReplicaManager goes on with it.
+walk before any effect of that batch, and ReplicaManager goes on with it. Both walks have a compiled gait in _plain.c, which holds
+no state and decides nothing. Tests hold the two gaits equal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from kafkacompat.partition.partition import Partition
+from kafkacompat.partition.traffic import TopicTraffic
 from kafkacompat.records.compression import CODEC_OF_SETTING
 from kafkacompat.records.plain_produce import BatchFacts, PlainAllowance, TopicSummary
 
 if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
-    from kafkacompat.partition.partition import Partition
+
+FindCores: TypeAlias = Callable[
+    [Mapping[tuple[str, int], Partition], str, list[BatchFacts], bool, TopicSummary, int, list[Partition]],
+    bool,
+]
+AppendKnown: TypeAlias = Callable[
+    [
+        memoryview,
+        list[Partition],
+        list[BatchFacts],
+        list[Any],
+        dict[tuple[str, int], Partition],
+        Callable[[Partition, bool], None],
+    ],
+    bool,
+]
 
 NEVER_FLUSH = 2**63 - 1
 NO_CODEC = 1 << 0
@@ -45,7 +63,7 @@ def takes_records(config: LogConfig, found: tuple[int, int], now_ms: int) -> boo
     )
 
 
-def find_cores(
+def find_cores_in_python(
     by_name: Mapping[tuple[str, int], Partition],
     name: str,
     batches: list[BatchFacts],
@@ -72,7 +90,7 @@ def find_cores(
     return True
 
 
-def append_known(
+def append_known_in_python(
     frame: memoryview,
     cores: list[Partition],
     batches: list[BatchFacts],
@@ -118,3 +136,15 @@ def append_known(
             are_done = False
         results.append((first_offset, log.log_start_offset))
     return are_done
+
+
+find_cores: FindCores = find_cores_in_python
+append_known: AppendKnown = append_known_in_python
+compiled: tuple[FindCores, AppendKnown] | None = None
+"""The same functions of _plain.c; None if it was not compiled, or from another source text."""
+try:
+    from kafkacompat.partition import _plain
+
+    compiled = find_cores, append_known = _plain.functions(Partition, TopicTraffic, takes_batches)
+except (ImportError, AttributeError, TypeError):  # it was not compiled, or from another source text
+    pass

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import errno
+import os
+import resource
 import subprocess
 import sys
 from collections.abc import Callable
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import pytest
@@ -17,9 +20,16 @@ from kafkacompat.log import producer_snapshots
 from kafkacompat.log._tests.logs import DIRECTORY, NOW_MS, batch_of, config, marker, open_log
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.checkpoint import LEADER_EPOCH_FILE
+from kafkacompat.log.disk import RealDisk
 from kafkacompat.log.log_segment import TAIL_BATCHES, LogSegment
 from kafkacompat.log.producer_snapshots import decode_snapshot, encode_snapshot
-from kafkacompat.log.unified_log import UnifiedLog, append_next_compiled, append_next_in_python
+from kafkacompat.log.unified_log import (
+    UnifiedLog,
+    append_next_compiled,
+    append_next_in_python,
+    set_high_watermark_compiled,
+    set_high_watermark_in_python,
+)
 from kafkacompat.ports import FileSlice, LogRefused, TransactionTerms
 
 AppendNext: TypeAlias = Callable[..., int]
@@ -356,22 +366,154 @@ def test_an_offset_beyond_all_has_no_effect() -> None:
     assert log.log_end_offset == (1 << 63) - 1
 
 
+BY_FILE = [Step([b"v" * 300], NOW_MS + at, 1, 0, at, 3, False) for at in range(9)]
+
+
+def test_a_file_of_the_real_disk_gets_the_same_bytes(append_next: AppendNext, tmp_path: Path) -> None:
+    """Written in C, without the file's own method."""
+    real, usual = open_log(RealDisk(), directory=str(tmp_path / "t-0")), open_log(MemoryDisk())
+    for step in BY_FILE:
+        assert appended(real, step, append_next) == appended(usual, step, None)
+    assert state(real) == state(usual)
+    assert real.segments[-1].file.size() == real.segments[-1].size
+    real.release()
+
+
+def test_a_full_disk_leaves_the_file_and_the_log_as_they_were(
+    append_next: AppendNext, tmp_path: Path
+) -> None:
+    """The system writes what fits. Bytes at the end that are no batch would be read as one."""
+    log = open_log(RealDisk(), directory=str(tmp_path / "t-0"))
+    for step in BY_FILE[:3]:
+        assert appended(log, step, append_next) == step.sequence
+    before, segment = state(log), log.segments[-1]
+    batch = batch_of(BY_FILE[3].values, NOW_MS, producer_id=1, producer_epoch=0, base_sequence=3)
+    given = batch.buffer, batch.size, 1, NOW_MS, 1, 0, 3, 3
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (segment.size + 100, limits[1]))
+    try:
+        with pytest.raises(OSError) as failed:
+            append_next(log, *given)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    path = segment.stem + ".log"
+    assert (failed.value.errno, failed.value.filename) == (errno.ENOSPC, path)
+    assert (os.stat(path).st_size, segment.file.size()) == (segment.size, segment.size)
+    assert state(log) == before
+    assert segment._may_have_left_bytes
+    assert append_next(log, *given) == 3
+    assert os.stat(path).st_size == segment.size
+    log.release()
+
+
+def test_a_file_without_a_descriptor_is_not_written(append_next: AppendNext, tmp_path: Path) -> None:
+    log = open_log(RealDisk(), directory=str(tmp_path / "t-0"))
+    log.append_as_leader(batch_of([b"v"]), 3, NOW_MS)
+    before, batch = state(log), batch_of([b"v"])
+    given = batch.buffer, batch.size, 1, NOW_MS, -1, -1, -1, 3
+    log.segments[-1].file.close()
+    with pytest.raises(OSError) as failed:
+        append_next(log, *given)
+    assert failed.value.errno == errno.EBADF
+    log.segments[-1].release()
+    assert state(log) == before
+
+
+@pytest.mark.parametrize("slot", ["_fd", "_size"])
+@pytest.mark.parametrize("value", [None, "x", -1, 1 << 31, 1 << 70, ...], ids=repr)
+def test_what_cannot_be_a_file_is_for_the_files_own_method(slot: str, value: Any, tmp_path: Path) -> None:
+    if append_next_compiled is None:
+        pytest.skip("no compiler built kafkacompat.log._append")
+    log = open_log(RealDisk(), directory=str(tmp_path / "t-0"))
+    log.append_as_leader(batch_of([b"v"]), 3, NOW_MS)
+    file, batch = log.segments[-1].file, batch_of([b"v"])
+    asked = []
+
+    def write_now(self: Any, *buffers: Any) -> int:
+        asked.append(self)
+        return 0
+
+    right = getattr(file, slot)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(file), "write_now", write_now)
+        if slot == "_size" and value == 1 << 31:
+            value = -2
+        if value is ...:
+            delattr(file, slot)
+        else:
+            setattr(file, slot, value)
+        assert append_next_compiled(log, batch.buffer, batch.size, 1, NOW_MS, -1, -1, -1, 3) == 1
+    assert asked == [file]
+    setattr(file, slot, right)
+    log.release()
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.sampled_from([-1, 0, 1, 5, 9]),
+    st.sampled_from([0, 5, 9]),
+    st.sampled_from([0, 5, 9]),
+    st.booleans(),
+    st.sampled_from([-1, 0, 3]),
+)
+def test_both_gaits_move_the_high_watermark_alike(
+    offset: int, end: int, before: int, is_durable: bool, unstable: int
+) -> None:
+    found = []
+    for gait in (set_high_watermark_in_python, set_high_watermark_compiled):
+        if gait is None:
+            pytest.skip("no compiler built kafkacompat.log._append")
+        log = open_log(MemoryDisk())
+        told: list[int] = []
+        log.log_end_offset, log.high_watermark, log.is_durable = end, before, is_durable
+        log._state.first_unstable_offset = unstable
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(type(log._state), "on_high_watermark", lambda _, at, told=told: told.append(at))
+            assert gait(log, offset) is None
+        found.append((log.high_watermark, told))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("slot", ["log_end_offset", "high_watermark", "_state"])
+@pytest.mark.parametrize("value", [None, "x", 1.5, 1 << 70, ...], ids=repr)
+def test_both_gaits_say_the_same_of_a_high_watermark_that_is_none(slot: str, value: Any) -> None:
+    found: list[Any] = []
+    for gait in (set_high_watermark_in_python, set_high_watermark_compiled):
+        if gait is None:
+            pytest.skip("no compiler built kafkacompat.log._append")
+        log = open_log(MemoryDisk())
+        log.log_end_offset = 9
+        if value is ...:
+            delattr(log, slot)
+        else:
+            setattr(log, slot, value)
+        try:
+            gait(log, 5)
+        except (TypeError, AttributeError) as error:
+            found.append(repr(error))
+        else:
+            found.append(log.high_watermark)
+    assert found[0] == found[1]
+
+
 def test_what_is_compiled_is_used() -> None:
     assert (append_next_compiled is None) == (find_spec("kafkacompat.log._append") is None)
-    assert UnifiedLog.append_next in (append_next_compiled, append_next_in_python)
+    assert UnifiedLog.append_next == (append_next_compiled or append_next_in_python)
+    assert UnifiedLog.set_high_watermark == (set_high_watermark_compiled or set_high_watermark_in_python)
 
 
 FROM_ANOTHER_SOURCE = """
 import sys
 from types import ModuleType
 
-def method(*classes):
+def methods_of_log(*classes):
     raise {error}("another source")
 
 other = sys.modules["kafkacompat.log._append"] = ModuleType("_append")
-other.method = method
+other.methods_of_log = methods_of_log
 from kafkacompat.log import unified_log
 assert unified_log.UnifiedLog.append_next is unified_log.append_next_in_python
+assert unified_log.UnifiedLog.set_high_watermark is unified_log.set_high_watermark_in_python
 """
 
 

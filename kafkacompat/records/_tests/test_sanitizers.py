@@ -28,7 +28,13 @@ TESTS = {
         "log/_tests/test_append_next.py::test_what_cannot_be_a_batch_has_no_effect",
         "log/_tests/test_append_next.py::test_what_cannot_be_stamped_has_no_effect",
         "log/_tests/test_append_next.py::test_a_slot_with_something_else_has_no_effect",
+        "log/_tests/test_append_next.py::test_a_file_of_the_real_disk_gets_the_same_bytes[compiled]",
+        "log/_tests/test_append_next.py::test_a_full_disk_leaves_the_file_and_the_log_as_they_were[compiled]",
+        "log/_tests/test_append_next.py::test_what_cannot_be_a_file_is_for_the_files_own_method",
+        "log/_tests/test_append_next.py::test_both_gaits_move_the_high_watermark_alike",
+        "log/_tests/test_append_next.py::test_both_gaits_say_the_same_of_a_high_watermark_that_is_none",
     ),
+    "kafkacompat.partition._plain": ("partition/_tests/test_plain_appends.py",),
 }
 """The tests of each module, below the package."""
 RUN = """
