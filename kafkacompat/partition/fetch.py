@@ -471,7 +471,9 @@ class FetchReads:
             else arrived and not manager.hosted.standing.is_outlived(replica_id, parameters.replica_epoch)
         )
         # Roles change between two fetches only.
-        is_found_directly = parameters.may_read is None and not (arrived and manager.hosted.changes)
+        is_found_directly = (
+            has_session and parameters.may_read is None and not (arrived and manager.hosted.changes)
+        )
         cores: Any = manager.by_id if parameters.uses_topic_ids else manager.by_name
         now_ms = self._clock.monotonic_ms() if may_be_idle and not is_consumer else 0
         budget = parameters.max_bytes
@@ -486,7 +488,7 @@ class FetchReads:
             aborted_left = reading.aborted_left
         core: Partition | None
         for asked in partitions:
-            if not (is_found_directly and has_session and (core := cores.get(asked.key)) is not None):
+            if not is_found_directly or (core := cores.get(asked.key)) is None:
                 core = self.find(asked, parameters, arrived=arrived)
             if may_be_idle and core is not None:
                 if is_consumer:
