@@ -44,8 +44,8 @@ BEGUN = pytest.StashKey[tuple[float, float]]()
 """CPU seconds, and seconds, when the present file began."""
 COSTS_TOLD_S = 5.0
 COSTS_HEADING = "CPU seconds, and seconds, of files"
-STARTED_BY = {"broker", "make_broker"}
-"""The fixtures that start a broker of the chosen kind."""
+STARTED_BY = {"broker", "make_broker", "kind", "shown_broker"}
+"""The fixtures that start a broker of the chosen kind, or tell it, for modules that do not ask `chosen_kind` themselves."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -66,6 +66,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Units:
     return Units(config, log)
 
 
+def starts_chosen_kind(item: pytest.Item) -> bool:
+    module = getattr(item, "module", None)
+    named = STARTED_BY.intersection(getattr(item, "fixturenames", ()))
+    return bool(named) or "chosen_kind" in vars(module or object)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if is_worker(config):
@@ -76,7 +82,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         ]
     elif chosen_kind() == APACHE:
         # The others start the brokers that they are about, whatever is chosen.
-        mine = [item for item in items if not STARTED_BY.intersection(getattr(item, "fixturenames", ()))]
+        mine = [item for item in items if not starts_chosen_kind(item)]
     else:
         return
     if mine:
