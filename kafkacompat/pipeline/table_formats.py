@@ -211,13 +211,15 @@ class Iceberg(Lake):
     def overwrite(self, rows: DataFrame, table: str, place: str, dates: Sequence[str]) -> None:
         from pyspark.sql import functions as F
 
-        name = iceberg_name(table)
-        added: Any = rows.drop(*rows.sparkSession.table(name).columns)
-        if added.columns:
-            # Unlike a query's, these rows are checked by Spark before Iceberg could add a column. Older rows have null in it.
-            columns = added._jdf.schema().asNullable().toDDL()
-            rows.sparkSession.sql(f"ALTER TABLE {name} ADD COLUMNS ({columns})")
-        writer = rows.writeTo(name).option("fanout-enabled", "true")
+        # Unlike a query's, these rows are checked by Spark before Iceberg could add a column. Older rows have null in it.
+        described: Any = rows
+        jvm: Any = rows.sparkSession.sparkContext._jvm
+        schema = jvm.org.apache.iceberg.spark.SparkSchemaUtil.convert(described._jdf.schema().asNullable())
+        _loaded(rows.sparkSession, table).updateSchema().caseSensitive(False).unionByNameWith(schema).commit()
+        for column in rows.sparkSession.table(iceberg_name(table)).schema:
+            if column.name.lower() not in map(str.lower, rows.columns):
+                rows = rows.withColumn(column.name, F.lit(None).cast(column.dataType))
+        writer = rows.writeTo(iceberg_name(table)).option("fanout-enabled", "true")
         writer.overwrite(F.col("date").isin(list(dates)))
 
     def maintain(
@@ -234,9 +236,9 @@ class Iceberg(Lake):
         called = f"CALL {CATALOG}.system."
         quoted = "table => '{}'".format(name.removeprefix(f"{CATALOG}."))
         done = session.sql(f"{called}rewrite_data_files({quoted}, options => map({given}))").collect()[0]
-        before = datetime.fromtimestamp((now_ms - grace_ms) / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        before = datetime.fromtimestamp(_oldest_needed_ms(session, table, now_ms - grace_ms) / 1000, UTC)
         session.sql(
-            f"{called}expire_snapshots({quoted}, older_than => TIMESTAMP '{before}', "
+            f"{called}expire_snapshots({quoted}, older_than => TIMESTAMP '{before:%Y-%m-%d %H:%M:%S.%f}', "
             f"retain_last => {_needed_snapshots(session, table)})"
         ).collect()
         return Merged(int(done["rewritten_data_files_count"]), int(done["added_data_files_count"]))
@@ -252,6 +254,16 @@ def _loaded(session: SparkSession, table: str) -> Any:
     return jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
         session._jsparkSession, iceberg_name(table)
     )
+
+
+def _oldest_needed_ms(session: SparkSession, table: str, before_ms: int) -> int:
+    """Return when the snapshot was made that was the present one at this time. Readers may have begun on it until the next one was
+    made. The time itself if it is gone."""
+    loaded = _loaded(session, table)
+    jvm: Any = session.sparkContext._jvm
+    found = jvm.org.apache.iceberg.util.SnapshotUtil.nullableSnapshotIdAsOfTime(loaded, before_ms)
+    snapshot = None if found is None else loaded.snapshot(found)
+    return before_ms if snapshot is None else int(snapshot.timestampMillis())
 
 
 def _needed_snapshots(session: SparkSession, table: str) -> int:
