@@ -98,6 +98,11 @@ def version_of(metadata: bytes) -> int:
     return min(version, HIGHEST_VERSION)
 
 
+METADATA_BYTES_MAX = 524_288
+"""What a classic member of a consumer group may tell of its subscription. It is read at once. Kafka too refuses what does not
+fit into a record, with UNKNOWN_SERVER_ERROR."""
+
+
 def subscription_of(metadata: bytes) -> ConsumerProtocolSubscription:
     """Raises WireError."""
     return decode(ConsumerProtocolSubscription, version_of(metadata), metadata[2:])

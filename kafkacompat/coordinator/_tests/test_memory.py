@@ -326,6 +326,24 @@ def test_a_group_that_changes_its_protocol_is_counted_once(size: int) -> None:
     assert abs(memory_of(world).used - counted) < counted / 10
 
 
+def test_a_group_is_not_converted_without_room_for_it() -> None:
+    """The topics of its members are objects then, which take more than the metadata that name them."""
+    world = new_world()
+    protocols = (("range", subscription(*[f"{number:05}" for number in range(1_000)])),)
+    join(world, member_id_of(world), protocols)
+    world.time.advance(1)
+    memory = memory_of(world)
+    memory.most = memory.used + 100_000
+    new = Member(world, "new", "t")
+    assert new.join().error_code == E.COORDINATOR_LOAD_IN_PROGRESS
+    assert type(group_of(world)) is ClassicGroup
+    gc.collect()
+    assert memory.used == held_by_groups(world) <= memory.most
+    memory.most = 1 << 30
+    assert new.join().error_code == E.NONE
+    assert memory.used == held_by_groups(world) > 300_000
+
+
 def test_members_of_share_groups_are_bounded() -> None:
     world = SharingCoordinator()
     world.publish([topic_image(OFFSETS_TOPIC, 1), topic_image("t", 1)])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.coordinator._tests.clients import leave, subscription
+from kafkacompat.coordinator._tests.clients import join, leave, member_id_of, subscription
 from kafkacompat.coordinator._tests.kit import AT_ONCE, LeadingCoordinator, topic_image
 from kafkacompat.coordinator.core import CoordinatorResult
 from kafkacompat.coordinator.shard import Shard, ShardState
@@ -23,7 +23,7 @@ from kafkacompat.group.classic.classic_group import (
 from kafkacompat.group.consumer import conversion, target_assignment_builder
 from kafkacompat.group.consumer.consumer_group import ConsumerGroup
 from kafkacompat.group.consumer.conversion import CONVERTED_AT_ONCE
-from kafkacompat.group.consumer_protocol import assignment_bytes
+from kafkacompat.group.consumer_protocol import METADATA_BYTES_MAX, assignment_bytes
 from kafkacompat.group.environment import ConsumerGroupSettings, GroupSettings
 from kafkacompat.group.group_coordinator import CoordinatorSettings
 from kafkacompat.group.group_metadata_manager import GroupMetadataManager, machine_of
@@ -122,6 +122,30 @@ def state_of(group: ConsumerGroup) -> dict[str, Any]:
     found = {name: copy(getattr(group, name)) for name in ConsumerGroup.__slots__ if name not in left_out}
     counts = {name: (count.by_name, count.by_regex) for name, count in group.topic_names.items()}
     return {**found, "topics": counts}
+
+
+def test_a_group_whose_few_members_have_told_much_is_converted_in_steps(world: LeadingCoordinator) -> None:
+    named = subscription(*[f"{number:05}" for number in range(7_000)])
+    for _ in range(4):
+        join(world, member_id_of(world), (("range", named),))
+    world.time.advance(1)
+    new = Member(world, "new", "t")
+    assert new.join().error_code == E.COORDINATOR_LOAD_IN_PROGRESS
+    assert drive(world) > 1
+    assert new.join().error_code == E.NONE
+    assert len(group_of(world).members) == 5
+
+
+def test_a_group_is_not_converted_if_a_member_has_told_more_than_is_read_at_once(
+    world: LeadingCoordinator,
+) -> None:
+    join(world, member_id_of(world), (("range", subscription("t") + bytes(METADATA_BYTES_MAX)),))
+    world.time.advance(1)
+    new = Member(world, "new", "t")
+    new.join()
+    drive(world)
+    assert new.join().error_code == E.UNKNOWN_SERVER_ERROR
+    assert type(group_of(world)) is ClassicGroup
 
 
 def test_a_large_classic_group_is_converted_when_its_member_asks_again(world: LeadingCoordinator) -> None:

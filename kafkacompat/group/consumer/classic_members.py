@@ -42,7 +42,12 @@ from kafkacompat.group.consumer.membership import (
 )
 from kafkacompat.group.consumer.regular_expressions import RegexUpdate, maybe_update_regular_expressions
 from kafkacompat.group.consumer.target_assignment_builder import Change, ConsumerTarget, maybe_update_target
-from kafkacompat.group.consumer_protocol import assignment_bytes, subscription_of, version_of
+from kafkacompat.group.consumer_protocol import (
+    METADATA_BYTES_MAX,
+    assignment_bytes,
+    subscription_of,
+    version_of,
+)
 from kafkacompat.group.environment import Environment, GroupResult, replied
 from kafkacompat.group.modern_group import schedule_session_timeout, throw_if_fenced, throw_if_full
 from kafkacompat.group.records import GroupRecord
@@ -58,11 +63,6 @@ if TYPE_CHECKING:
     from kafkacompat.wire.messages.join_group_request import JoinGroupRequest
     from kafkacompat.wire.messages.leave_group_request import MemberIdentity
     from kafkacompat.wire.messages.sync_group_request import SyncGroupRequest
-
-
-METADATA_BYTES_MAX = 524_288
-"""What a classic member may tell of its subscription. It is read at once. Kafka too refuses what does not fit into a record,
-with the same error."""
 
 
 def join_consumer_group(

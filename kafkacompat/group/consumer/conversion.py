@@ -42,6 +42,7 @@ from kafkacompat.group.consumer.consumer_group import (
 )
 from kafkacompat.group.consumer.consumer_group_member import ClassicMemberMetadata, ConsumerGroupMember
 from kafkacompat.group.consumer_protocol import (
+    METADATA_BYTES_MAX,
     CustomAssignor,
     MalformedSubscription,
     assigned_partitions,
@@ -72,6 +73,8 @@ if TYPE_CHECKING:
 
 MEMBER_COST = 40
 """To convert one member, without its records."""
+READ_AT_ONE_COST = 32
+"""Bytes of a subscription."""
 
 # --- from classic to consumer
 
@@ -126,27 +129,31 @@ def consumer_group_of(env: Environment, classic: ClassicGroup) -> Generator[int,
     try:
         for each in list(classic.members.values()):
             target = assigned_partitions(each.assignment, env.topics) if each.assignment else {}
-            subscription = subscription_of(each.metadata(classic.protocol_name or ""))
-            group.targets[each.member_id] = target
-            group.update_member(
-                ConsumerGroupMember(
-                    each.member_id,
-                    member_epoch=generation,
-                    previous_member_epoch=generation,
-                    instance_id=each.group_instance_id,
-                    rack_id=subscription.rack_id,
-                    rebalance_timeout_ms=each.rebalance_timeout_ms,
-                    client_id=each.client_id,
-                    client_host=each.client_host,
-                    subscribed_topic_names=frozenset(subscription.topics),
-                    assigned={
-                        topic_id: dict.fromkeys(partitions, generation)
-                        for topic_id, partitions in target.items()
-                    },
-                    classic=ClassicMemberMetadata(each.session_timeout_ms, each.protocols),
+            metadata = each.metadata(classic.protocol_name or "")
+            if len(metadata) > METADATA_BYTES_MAX:
+                raise OperationRefused(
+                    ErrorCode.UNKNOWN_SERVER_ERROR, f"{cannot}a subscription is too large."
                 )
+            subscription = subscription_of(metadata)
+            group.targets[each.member_id] = target
+            member = ConsumerGroupMember(
+                each.member_id,
+                member_epoch=generation,
+                previous_member_epoch=generation,
+                instance_id=each.group_instance_id,
+                rack_id=subscription.rack_id,
+                rebalance_timeout_ms=each.rebalance_timeout_ms,
+                client_id=each.client_id,
+                client_host=each.client_host,
+                subscribed_topic_names=frozenset(subscription.topics),
+                assigned={
+                    topic_id: dict.fromkeys(partitions, generation) for topic_id, partitions in target.items()
+                },
+                classic=ClassicMemberMetadata(each.session_timeout_ms, each.protocols),
             )
-            yield MEMBER_COST
+            env.throw_if_no_room(group.growth(member))
+            group.update_member(member)
+            yield MEMBER_COST + len(metadata) // READ_AT_ONE_COST
     except CustomAssignor:
         raise OperationRefused(
             ErrorCode.GROUP_ID_NOT_FOUND,
@@ -281,6 +288,8 @@ def classic_group_of(
 
 CONVERTED_AT_ONCE = 100
 """Members of a group that is converted within a request. Each takes about 100 us."""
+READ_AT_ONCE = 131_072
+"""Bytes of the subscriptions of such a group. They may take 7 ms."""
 TIMER_COST = 6
 RETRY_MS = 10_000
 """A downgrade that the log refuses is tried again after this time, and then each time after twice as long, up to
@@ -329,6 +338,14 @@ def _is_unchanged(seen: SeenMember, present: ClassicGroupMember) -> bool:
     )
 
 
+def is_upgraded_at_once(classic: ClassicGroup) -> bool:
+    members = classic.members.values()
+    return (
+        len(members) <= CONVERTED_AT_ONCE
+        and sum(len(metadata) for member in members for _, metadata in member.protocols) <= READ_AT_ONCE
+    )
+
+
 def upgraded_if_prepared(
     env: Environment, classic: ClassicGroup, records: list[GroupRecord], now_ms: int
 ) -> ConsumerGroup:
@@ -339,6 +356,8 @@ def upgraded_if_prepared(
         _prepare_upgrade(env, classic)
         raise OperationRefused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "The group is being converted.")
     if prepared.refusal is not None:
+        if prepared.refusal.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            classic.prepared_upgrade = None  # there may be room the next time
         raise prepared.refusal
     group, run = prepared.group, prepared.records
     assert group is not None

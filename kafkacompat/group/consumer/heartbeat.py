@@ -27,7 +27,7 @@ from kafkacompat.group.consumer.consumer_group_member import (
     OwnedPartitions,
 )
 from kafkacompat.group.consumer.conversion import (
-    CONVERTED_AT_ONCE,
+    is_upgraded_at_once,
     upgraded,
     upgraded_if_prepared,
     validate_online_upgrade,
@@ -224,9 +224,9 @@ def _group_for(
         records += classic.tombstones()
         return ConsumerGroup(group_id, {})
     validate_online_upgrade(env, classic)
-    if len(classic.members) > CONVERTED_AT_ONCE:
-        return upgraded_if_prepared(env, classic, records, now_ms)
-    return upgraded(env, classic, records)
+    if is_upgraded_at_once(classic):
+        return upgraded(env, classic, records)
+    return upgraded_if_prepared(env, classic, records, now_ms)
 
 
 def has_assignor_changed(
