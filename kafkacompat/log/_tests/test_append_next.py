@@ -31,6 +31,7 @@ from kafkacompat.log.unified_log import (
     set_high_watermark_in_python,
 )
 from kafkacompat.ports import FileSlice, LogRefused, TransactionTerms
+from kafkacompat.records._tests.examples import examples
 
 AppendNext: TypeAlias = Callable[..., int]
 
@@ -127,7 +128,7 @@ def appended(log: UnifiedLog, step: Step, append_next: AppendNext | None) -> Any
 
 
 @settings(
-    max_examples=200,
+    max_examples=examples(200),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from kafkacompat.config import LogConfig
 from kafkacompat.records import plain_produce
 from kafkacompat.records._tests.bombs import batch_around, record_of_headers, tiny_records
+from kafkacompat.records._tests.examples import examples
 from kafkacompat.records._tests.plain_request import BYTES_MOST, UNPACKED_A_CALL, UNPACKED_MOST, parsed
 from kafkacompat.records._tests.test_scan import hostile_bodies, one_record
 from kafkacompat.records.batch import CRC_POSITION, HEADER, HEADER_SIZE, build_batch, crc_of
@@ -197,7 +198,7 @@ bounds_of_both = st.tuples(
 )
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 @given(requests(), st.integers(3, 13), bounds_of_both, st.binary(max_size=9))
 def test_both_find_the_same_in_any_request(
     made: ProduceRequest, version: int, bounds: tuple[int, ...], before: bytes
@@ -205,7 +206,7 @@ def test_both_find_the_same_in_any_request(
     both(encode(made, version), version, bounds, before)
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 @given(requests(), st.integers(3, 13), st.data())
 def test_both_find_the_same_in_damaged_requests(
     made: ProduceRequest, version: int, data: st.DataObject
@@ -252,7 +253,7 @@ def test_a_plain_request_is_found_whole_and_never_a_part_of_it(version: int) -> 
     assert both(bytes(body) + b"\0", version) is None
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(any_records, st.integers(7, 13))
 def test_nothing_is_accepted_that_the_checks_refuse(records: Any, version: int) -> None:
     """With the settings of a usual topic the long way finds the same batch."""
@@ -295,7 +296,7 @@ def answers(draw: st.DrawFn) -> tuple[int, Any, Any]:
     return version, topics, results
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(answers())
 def test_both_pack_the_same_answer(answer: tuple[int, Any, Any]) -> None:
     version, _, results = answer
@@ -440,7 +441,7 @@ def test_checksums_around_the_parts() -> None:
 # Batches with a codec.
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(st.lists(lz4_frames(), min_size=1, max_size=3), st.sampled_from([1 << 20, 1 << 20, 70_000, 100, 0]))
 def test_both_find_the_same_in_any_lz4_frame(frames: list[tuple[bytes, int]], most: int) -> None:
     """What is read is a frame that the library unpacks, to what is allowed at most."""

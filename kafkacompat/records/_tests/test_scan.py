@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from kafkacompat.records import scan as scanning
 from kafkacompat.records._tests.bombs import record, record_of_headers, records_of_headers, tiny_records
+from kafkacompat.records._tests.examples import examples
 from kafkacompat.records._tests.plain_decoder import decoded
 from kafkacompat.records.limits import BatchLimits, RecordLimitExceeded
 from kafkacompat.records.record import Record, RecordMalformed, encode_records
@@ -175,7 +176,7 @@ def test_cut_or_lengthened_bodies_are_malformed(
 
 
 @compiled_only
-@settings(max_examples=1000)
+@settings(max_examples=examples(1000))
 @given(
     hostile_bodies() | sound_bodies().map(lambda made: (made[0], len(made[1]))),
     st.sampled_from([HEADERS_UNSEEN, 0, 1, 9, 1 << 62]),
