@@ -32,7 +32,8 @@ CLUSTER_ID = "aW50ZXJvcC1jbHVzdGVyLQ"
 
 
 def single_node_settings(port: int, controller_port: int, data_dir: Path) -> dict[str, str]:
-    """Kafka settings of one combined node on loopback, with internal topics that fit one node."""
+    """Kafka settings of one combined node on loopback, with internal topics that fit one node. Each of their partitions costs
+    both kinds of node CPU time, and Kafka's defaults are 50 of each topic."""
     return {
         "process.roles": "broker,controller",
         "node.id": "1",
@@ -44,10 +45,13 @@ def single_node_settings(port: int, controller_port: int, data_dir: Path) -> dic
         "inter.broker.listener.name": "PLAINTEXT",
         "log.dirs": str(data_dir),
         "offsets.topic.replication.factor": "1",
+        "offsets.topic.num.partitions": "3",
         "transaction.state.log.replication.factor": "1",
         "transaction.state.log.min.isr": "1",
+        "transaction.state.log.num.partitions": "3",
         "share.coordinator.state.topic.replication.factor": "1",
         "share.coordinator.state.topic.min.isr": "1",
+        "share.coordinator.state.topic.num.partitions": "3",
         "group.initial.rebalance.delay.ms": "100",
         "num.partitions": "3",
     }
