@@ -176,6 +176,37 @@ def test_refusals(watched: Watched) -> None:
     assert watched.value(LEADS, f"{TRAFFIC}messagesin_total", topic=topic) == 0
 
 
+FAR_TOO_LARGE = 2_000_000
+LONG_AGO_MS = 1_000_000_000_000
+REFUSALS: tuple[
+    tuple[str, dict[str, str], BatchPlan | bytes, dict[str, int], ErrorCode, tuple[int, int]], ...
+] = (
+    ("no-key", {"cleanup.policy": "compact"}, BATCH, {}, ErrorCode.INVALID_RECORD, (1, 1)),
+    (
+        "old",
+        {"message.timestamp.before.max.ms": "1000"},
+        BatchPlan(base_timestamp_ms=LONG_AGO_MS),
+        {},
+        ErrorCode.INVALID_TIMESTAMP,
+        (1, 1),
+    ),
+    ("large", {}, BatchPlan([bytes(FAR_TOO_LARGE)]), {}, ErrorCode.MESSAGE_TOO_LARGE, (1, 0)),
+    ("two", {}, BATCH.encode() * 2, {}, ErrorCode.INVALID_RECORD, (0, 0)),
+    ("zstd", {}, BatchPlan(codec="zstd"), {"version": 6}, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, (0, 0)),
+    ("acks", {}, BATCH, {"acks": 2}, ErrorCode.INVALID_REQUIRED_ACKS, (0, 0)),
+)
+"""Topic, its settings, a batch, options of `produce`, the error, and how many attempts and failures it counts as."""
+
+
+def test_which_refusals_are_failures(watched: Watched) -> None:
+    for name, configs, batch, options, code, counted in REFUSALS:
+        topic = watched.cluster.create_topic(name, assignment=[[LEADS, FOLLOWS]], configs=configs)
+        with watched.connect() as connection:
+            assert produce(connection, topic, batch, **options)["ErrorCode"] == code
+        for each, value in zip(("total", "failed"), counted, strict=True):
+            assert watched.value(LEADS, f"{TRAFFIC}{each}producerequests_total", topic=topic) == value, name
+
+
 def test_throttles(watched: Watched) -> None:
     topic = watched.make("throttled")
     node = watched.cluster.nodes[LEADS]
@@ -199,7 +230,8 @@ def test_throttles(watched: Watched) -> None:
 
 
 def test_a_follower_that_stops_and_comes_back(watched: Watched) -> None:
-    topic = watched.make("missed")
+    least = {"min.insync.replicas": "2"}
+    topic = watched.cluster.create_topic("missed", assignment=[[LEADS, FOLLOWS]], configs=least)
     expires = "kafka_server_delayedproducemetrics_expires_total"
     # A change of which the metadata tells before the controller's answer does not count in Apache Kafka. Here it does.
     of_isr = (f"{REPLICAS}isrshrinks_total", f"{REPLICAS}isrexpands_total")
@@ -219,6 +251,11 @@ def test_a_follower_that_stops_and_comes_back(watched: Watched) -> None:
             watched.has(value + more, LEADS, name)
         error = {"request": "Produce", "error": "REQUEST_TIMED_OUT"}
         assert watched.value(LEADS, f"{REQUESTS}errors_total", **error) == before[0] + 1
+        with watched.connect() as connection:
+            answer = produce(connection, topic, BATCH)
+        assert (answer["ErrorCode"], answer["LogStartOffset"]) == (ErrorCode.NOT_ENOUGH_REPLICAS, 0)
+        assert watched.value(LEADS, f"{TRAFFIC}totalproducerequests_total", topic=topic) == 2
+        assert watched.value(LEADS, f"{TRAFFIC}failedproducerequests_total", topic=topic) == 1
     finally:
         follows.resume()
     watched.has(2, LEADS, "kafka_cluster_partition_insyncreplicascount", **of_topic)

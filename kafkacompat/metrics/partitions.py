@@ -421,7 +421,12 @@ BY_TOPIC: Metrics[TrafficReading] = Metrics(
             ("bytesout", "bytes_out", "Bytes fetched by consumers."),
             ("bytesrejected", "bytes_rejected", "Bytes refused because they are more than a batch may have."),
             ("totalproducerequests", "produces", "Batches to be appended."),
-            ("failedproducerequests", "failed_produces", "Batches that were refused."),
+            (
+                "failedproducerequests",
+                "failed_produces",
+                "Batches whose append failed. As in Kafka not those that are too large or corrupt or meet a failed disk, nor what is "
+                "refused before: by its structure, or because the partition is not led here.",
+            ),
             ("totalfetchrequests", "fetches", "Partitions read for fetches."),
             ("failedfetchrequests", "failed_fetches", "Partitions whose read failed."),
             ("totalsharefetchrequests", "share_fetches", "Share fetches."),

@@ -66,7 +66,8 @@ WITHOUT_FAILURE = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
-"""Refusals that Kafka does not count as failed requests (FailedProduceRequestsPerSec)."""
+"""Refusals of appends that Kafka does not count as failed requests (FailedProduceRequestsPerSec). It counts all others, except
+where the partition is not led here or its topic is internal: those are results of `append` without `_refused`."""
 Key = tuple[str, int]
 
 
@@ -90,7 +91,9 @@ def _refused(core: Partition, refused: LogRefused, size_bytes: int) -> ProduceRe
     """The result that tells of a refusal. `size_bytes`: of the records, if they were not opened before."""
     if refused.fault is not None:
         core.traffic.count_fault(refused.fault, len(refused.record_errors))
-    if refused.code not in WITHOUT_FAILURE:
+    if isinstance(refused, RefusedAtSight):
+        core.traffic.produces -= 1  # Kafka looks at the structure before it counts an attempt to append
+    elif refused.code not in WITHOUT_FAILURE:
         core.traffic.failed_produces += 1
     elif refused.code == ErrorCode.MESSAGE_TOO_LARGE:
         core.traffic.bytes_rejected += size_bytes
@@ -178,10 +181,9 @@ class ReplicaManager:
         if core.is_ending_mirror:
             return self._not_led(partition, core)  # it leads soon
         if core.is_read_only:
-            core.traffic.failed_produces += 1
-            return ProduceResult(ErrorCode.POLICY_VIOLATION, error_message=READ_ONLY_TEXT)
+            return _refused(core, LogRefused(ErrorCode.POLICY_VIOLATION, READ_ONLY_TEXT), 0)
         if acks == ALL_REPLICAS and not core.has_min_isr():
-            return ProduceResult(ErrorCode.NOT_ENOUGH_REPLICAS)
+            return _refused(core, LogRefused(ErrorCode.NOT_ENOUGH_REPLICAS), 0)
         if isinstance(records, LogRefused):
             return _refused(
                 core, records, 0
