@@ -92,3 +92,8 @@ def test_what_is_explained_is_read_and_what_is_read_is_explained_for_topics() ->
 def test_what_is_explained_is_read_and_what_is_read_is_explained_for_brokers() -> None:
     read = {name for name in broker_keys() if broker_setting_is_read(name)}
     assert {name for name, key in broker_keys().items() if key.honoured} == read
+
+
+def test_what_is_explained_is_read_and_what_is_read_is_explained_for_groups() -> None:
+    read = {name for name in group_keys() if is_named(name) or is_read_for_each_kind_of_group(name)}
+    assert {name for name, key in group_keys().items() if key.honoured} == read

@@ -131,11 +131,16 @@ class SharingAuthor(Author):
             acknowledge_nothing(message)
 
 
+MAY_CHANGE = ("subscribed_topic_names", "server_assignor")
+"""What a member that stays may tell anew. It repeats no other field of a heartbeat that may be absent."""
+
+
 def join_or_stay(choices: Choices, heartbeat: Any) -> None:
     """As a client would: whoever joins tells everything, whoever stays repeats nothing."""
     if heartbeat.member_epoch > 0:
-        for name in ("instance_id", "rack_id", "subscribed_topic_regex", "topic_partitions"):
-            if hasattr(heartbeat, name):
+        default = type(heartbeat)()
+        for name in type(heartbeat).__slots__:
+            if name not in MAY_CHANGE and getattr(default, name) is None:
                 setattr(heartbeat, name, None)
         return
     heartbeat.member_epoch = 0

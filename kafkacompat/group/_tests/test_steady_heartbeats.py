@@ -34,7 +34,9 @@ from kafkacompat.wire.messages.consumer_group_heartbeat_response import Consumer
 
 HEARTBEAT = 68
 SESSION_MS = 45_000
-VERSIONS = (0, 1)
+VERSIONS = tuple(
+    range(ConsumerGroupHeartbeatRequest.MIN_VERSION, ConsumerGroupHeartbeatRequest.MAX_VERSION + 1)
+)
 BODY_AT = 4 + 4 + 1
 """Size, correlation id, and the header's tags."""
 SEEDS = 16

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import errno
+from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +14,7 @@ from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.cluster_options import share_group_shape
 from kafkacompat.sim.cluster_simulation import ClusterSimulation
+from kafkacompat.sim.counters import ClusterCounters, StreamsGroupCounters
 from kafkacompat.sim.disk import DiedWriting, SimulatedDisk
 from kafkacompat.sim.faults.disks import FailingSyncs, Planned
 from kafkacompat.sim.faults.refusals import Condition, Refusals
@@ -217,3 +221,26 @@ def test_a_process_that_dies_within_a_write_leaves_a_part() -> None:
     assert disk.read_bytes("/data/0.log") == b"12"
     assert disk.read_bytes("/data/checkpoint.tmp") == b"56"
     assert not disk.exists("/data/checkpoint")
+
+
+def test_each_kind_of_fault_is_described_and_counted() -> None:
+    """What is not counted cannot be asked for by the test that every danger occurs."""
+    root = Path(__file__).parents[3]
+    page = (root / "docs/simulation.md").read_text("utf-8")
+    counters = {each.name for kind in (ClusterCounters, StreamsGroupCounters) for each in fields(kind)}
+    kinds = [
+        node
+        for path in sorted((root / "kafkacompat/sim/faults").glob("*.py"))
+        for node in ast.parse(path.read_text("utf-8")).body
+        if isinstance(node, ast.ClassDef)
+        and any(isinstance(each, ast.FunctionDef) and each.name == "begin" for each in node.body)
+    ]
+    assert kinds
+    for kind in kinds:
+        assert f"`{kind.name}`" in page, f"docs/simulation.md does not describe {kind.name}"
+        added = {
+            each.target.attr
+            for each in ast.walk(kind)
+            if isinstance(each, ast.AugAssign) and isinstance(each.target, ast.Attribute)
+        }
+        assert added & counters, f"{kind.name} adds to no counter of sim/counters.py"

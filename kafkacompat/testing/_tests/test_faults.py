@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import re
 import threading
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -198,3 +200,21 @@ def test_each_effect_has_a_method() -> None:
     for name, effect in EFFECTS.items():
         terms = inspect.signature(getattr(Faults, name)).parameters.keys() - {"self", "terms"}
         assert terms == {each.name for each in fields(effect)}
+
+
+def test_the_page_of_faults_has_each_effect_and_selector_with_its_arguments() -> None:
+    page = (Path(__file__).parents[3] / "docs/reference/testing.md").read_text("utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    for name, effect in EFFECTS.items():
+        own = [each.name for each in fields(effect)]
+        described = [re.findall(rf"`{name}\((.*?)\)`", row.split(" | ")[0]) for row in rows]
+        told = [
+            [word.split("=")[0] for word in arguments.split(", ") if word]
+            for found in described
+            for arguments in found
+        ]
+        assert told == [own], f"docs/reference/testing.md: {name}({', '.join(own)})"
+    heads = " ".join(row.split(" | ")[0] for row in rows)
+    names = [each.name for each in (*fields(Selector), *fields(Rule)) if each.name not in ("effect", "selector")]
+    missing = [name for name in names if not re.search(rf"`{name}[`=]", heads)]
+    assert not missing, f"docs/reference/testing.md has no row of {missing}"
