@@ -424,8 +424,8 @@ BY_TOPIC: Metrics[TrafficReading] = Metrics(
             (
                 "failedproducerequests",
                 "failed_produces",
-                "Batches whose append failed. As in Kafka not those that are too large or corrupt or meet a failed disk, nor what is "
-                "refused before: by its structure, or because the partition is not led here.",
+                "Batches whose append failed. As in Kafka not those that are too large or corrupt or meet a failed disk, nor what "
+                "is refused before: by its structure, or because the partition is not led here.",
             ),
             ("totalfetchrequests", "fetches", "Partitions read for fetches."),
             ("failedfetchrequests", "failed_fetches", "Partitions whose read failed."),
