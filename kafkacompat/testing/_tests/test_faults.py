@@ -215,6 +215,8 @@ def test_the_page_of_faults_has_each_effect_and_selector_with_its_arguments() ->
         ]
         assert told == [own], f"docs/reference/testing.md: {name}({', '.join(own)})"
     heads = " ".join(row.split(" | ")[0] for row in rows)
-    names = [each.name for each in (*fields(Selector), *fields(Rule)) if each.name not in ("effect", "selector")]
+    names = [
+        each.name for each in (*fields(Selector), *fields(Rule)) if each.name not in ("effect", "selector")
+    ]
     missing = [name for name in names if not re.search(rf"`{name}[`=]", heads)]
     assert not missing, f"docs/reference/testing.md has no row of {missing}"
