@@ -130,4 +130,4 @@ soak: $(VENV)/.dev browser prometheus kerberos
 	KAFKACOMPAT_SOAK=1 $(MAKE) -k unit interop
 
 clean:
-	rm -rf $(VENV) .cache build dist *.egg-info kafkacompat/records/*.so kafkacompat/log/*.so
+	rm -rf $(VENV) .cache build dist *.egg-info kafkacompat/*/*.so
