@@ -449,7 +449,7 @@ def test_what_cannot_be_a_file_is_for_the_files_own_method(slot: str, value: Any
     log.release()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.sampled_from([-1, 0, 1, 5, 9]),
     st.sampled_from([0, 5, 9]),

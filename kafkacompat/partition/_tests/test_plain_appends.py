@@ -27,6 +27,7 @@ from kafkacompat.partition._tests.kit import (
 from kafkacompat.partition.partition import Partition
 from kafkacompat.partition.plain_appends import append_known_in_python, compiled, find_cores_in_python
 from kafkacompat.partition.traffic import TopicTraffic
+from kafkacompat.records._tests.examples import examples
 from kafkacompat.records.batch import HEADER
 from kafkacompat.records.plain_produce import BatchFacts, PlainProduce
 from kafkacompat.records.validate import STEP_UNITS
@@ -184,7 +185,7 @@ FAILS = ALL._replace(fails=1)
 
 
 @needs_compiler
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(st.lists(steps, min_size=1, max_size=6))
 @example([ALL, ALL, FAILS, ALL])
 @example([ALL, ALL, ALL._replace(changes=[(1, "is_held_back")]), ALL._replace(changes=[(0, "is_durable")])])
