@@ -32,7 +32,15 @@ def plain(events: DataFrame, options: RunOptions) -> DataFrame:
 
 
 def more_columns(events: DataFrame, options: RunOptions) -> DataFrame:
-    return plain(events, options).withColumn("euros", F.col("cents") / 100).withColumn("shop", F.lit("web"))
+    at = F.struct(F.array(F.struct(F.lit(1).alias("till"))).alias("tills"))
+    rows = plain(events, options).withColumn("euros", F.col("cents") / 100)
+    return rows.withColumn("shop", F.lit("web")).withColumn("at", at)
+
+
+def more_fields(events: DataFrame, options: RunOptions) -> DataFrame:
+    till = F.struct(F.lit(1).alias("till"), F.lit(True).alias("open"))
+    at = F.struct(F.array(till).alias("tills"), F.lit("north").alias("place"))
+    return more_columns(events, options).withColumn("at", at)
 
 
 def sums(events: DataFrame, options: RunOptions) -> DataFrame:
@@ -120,6 +128,12 @@ def test_a_column_of_events_can_be_added(run: Run) -> None:
     assert run(replace(each, rows=more_columns)) is None
     found = sorted(((row["cents"], row["euros"] is None, row["shop"]) for row in run.rows()), key=str)
     assert found == [(n, is_old, None if is_old else "web") for n in range(4) for is_old in (False, True)]
+    assert run(replace(each, rows=more_fields)) is None
+    tills = [
+        row["at"]["tills"][0].asDict() | {"place": row["at"]["place"]} for row in run.rows() if row["at"]
+    ]
+    assert tills.count({"till": 1, "open": True, "place": "north"}) == 4
+    assert tills.count({"till": 1, "open": None, "place": None}) == 4
 
 
 def test_what_stands_before_and_behind_a_state_can_be_changed(run: Run) -> None:

@@ -13,6 +13,7 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from kafkacompat.pipeline.fields import Field, Kind
 from kafkacompat.pipeline.jobs.schema_records import REASON, SchemaDecoder
@@ -313,15 +314,29 @@ def deduplicate(events: DataFrame, watermark_s: int, time: str = "event_time") -
 
 
 def nullable(rows: DataFrame) -> DataFrame:
-    """Return the rows with columns that may be null. In Parquet, a column that may not be null cannot be read beside older files
-    without it. Spark's optimizer takes the condition away again."""
-    made = [(each, F.col(f"`{each.name}`")) for each in rows.schema]
-    return rows.select(
-        *(
-            column if each.nullable else F.when(column.isNotNull(), column).alias(each.name)
-            for each, column in made
-        )
-    )
+    """Return the rows with columns, and fields in them, that may be null. In Parquet, one that may not be null cannot be read
+    beside older files without it. Spark's optimizer takes the condition away again."""
+
+    def made(each: StructField) -> Column:
+        column, wanted = F.col(f"`{each.name}`"), _nullable(each.dataType)
+        if wanted != each.dataType:
+            column = column.cast(wanted)
+        return (column if each.nullable else F.when(column.isNotNull(), column)).alias(each.name)
+
+    return rows.select(*map(made, rows.schema))
+
+
+def _nullable(kind: DataType) -> DataType:
+    if isinstance(kind, StructType):
+        fields = [
+            StructField(each.name, _nullable(each.dataType), metadata=each.metadata) for each in kind.fields
+        ]
+        return StructType(fields)
+    if isinstance(kind, ArrayType):
+        return ArrayType(_nullable(kind.elementType))
+    if isinstance(kind, MapType):
+        return MapType(kind.keyType, _nullable(kind.valueType))
+    return kind
 
 
 def with_window_bounds(frame: DataFrame) -> DataFrame:
