@@ -19,6 +19,7 @@ from benchmarks import (
     compaction,
     consumer_groups,
     costs,
+    event_latency,
     held_up,
     indexes,
     mirrors,
@@ -371,5 +372,8 @@ SCENARIOS = (
         for form in ("parquet", "delta", "iceberg")
     ),
     Scenario("pipeline: batches of the logs job", pipeline.growth("logs", 5_000, 3)),
+    Scenario(
+        "pipeline: from an event to its row and result, 100 events/s", event_latency.event_latency(100, 60)
+    ),
     Scenario("pipeline: collector", pipeline.collector(300_000)),
 )
