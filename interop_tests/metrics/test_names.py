@@ -65,13 +65,17 @@ class Series(NamedTuple):
     labels: frozenset[tuple[str, str]]
 
 
+MANY_PARTITIONS = {"offsets.topic.num.partitions": "50", "transaction.state.log.num.partitions": "50"}
+"""Kafka's defaults, so that the series of each partition are many."""
+
+
 class Node:
     """A broker with a port for scrapes."""
 
     def __init__(self, kind: str, root: Path) -> None:
         self.port = free_port()
         metrics = {"metrics.listener.port": str(self.port)} if kind == KAFKACOMPAT else {}
-        self.broker = BrokerProcess(kind, root, metrics)
+        self.broker = BrokerProcess(kind, root, metrics | MANY_PARTITIONS)
         if kind == APACHE:
             self.broker.jvm_options = exporting(self.port)
         self.root = root
