@@ -217,9 +217,9 @@ class Rounds:
     """Call `plan` for each kind of round, then `stop`. A round that is not complete at the next interval continues."""
 
     def __init__(
-        self, tasks: Tasks, shards: Iterable[Shard], is_due: Callable[[], bool] = lambda: True
+        self, tasks: Tasks, shards: Callable[[], Iterable[Shard]], is_due: Callable[[], bool] = lambda: True
     ) -> None:
-        """`is_due` is asked before each round. The next one comes in any case."""
+        """`shards`: those of a round. `is_due` is asked before each round. The next one comes in any case."""
         self._tasks = tasks
         self._shards = shards
         self._is_due = is_due
@@ -240,11 +240,15 @@ class Rounds:
             if self._is_due() and (under_way is None or under_way.done):
                 under_way = self._tasks.start(what, self._go_round(visit))
 
-    async def _go_round(self, visit: Callable[[Shard], Work[None]]) -> None:
-        for shard in self._shards:
+    async def _go_round(self, visit: Callable[[Shard], Work[None]]) -> int:
+        """How many shards were active, and so visited."""
+        visited = 0
+        for shard in list(self._shards()):
             if shard.state is not ShardState.ACTIVE:
                 continue
+            visited += 1
             for cost in visit(shard):
                 await pause(cost)
                 if shard.state is not ShardState.ACTIVE:
                     break
+        return visited

@@ -71,7 +71,7 @@ from kafkacompat.group.streams_groups import StreamsGroups
 from kafkacompat.group.sweeps import GroupSweeps
 from kafkacompat.group.transactional_offsets import TransactionalOffsets
 from kafkacompat.ids import OFFSETS_TOPIC
-from kafkacompat.tasks import Started, in_turns, pause
+from kafkacompat.tasks import in_turns, pause
 from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.consumer_group_describe_response import ConsumerGroupDescribeResponse
@@ -218,7 +218,6 @@ class GroupCoordinator:
         self.streams = StreamsGroups(self._shard, self.is_active, tasks)
         self._memory = group_memory(settings.groups_max_bytes)
         self._active = False
-        self._expiry: Started | None = None
         self._image = MetadataImage()
         self._topics = ImageTopics(self._image)
 
@@ -226,13 +225,12 @@ class GroupCoordinator:
 
     def start(self) -> None:
         self._active = True
-        self._expiry = self._tasks.start("the expiry of offsets", self._expire_offsets())
+        self._sweeps.start(self._shards, self._settings.retention_check_interval_ms)
 
     def stop(self) -> None:
         """Answer all parked requests and stop serving."""
         self._active = False
-        if self._expiry is not None:
-            self._expiry.cancel()
+        self._sweeps.stop()
         self._shards.close()
 
     def shard_states(self) -> list[str]:
@@ -299,11 +297,6 @@ class GroupCoordinator:
 
     def _overrides(self, group_id: str) -> Mapping[str, str]:
         return self._image.config(ConfigResourceType.GROUP, group_id)
-
-    async def _expire_offsets(self) -> None:
-        while True:
-            await self._tasks.sleep(self._settings.retention_check_interval_ms)
-            self._sweeps.expire(list(self._shards.started()))
 
     # --- membership
 

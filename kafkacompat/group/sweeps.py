@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kafkacompat.coordinator.core import CoordinatorResult, OperationRefused, RecordRun
 from kafkacompat.coordinator.shard import OPERATION_COST, Shard, ShardState
-from kafkacompat.coordinator.shards import STRETCH, TOMBSTONE_COST, stretches
+from kafkacompat.coordinator.shards import STRETCH, TOMBSTONE_COST, Rounds, Shards, stretches
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.faults import report
 from kafkacompat.group.group_metadata_manager import (
@@ -31,7 +31,7 @@ from kafkacompat.group.records import GroupRecord, OffsetRecord
 from kafkacompat.group.share.share_group import ShareGroup
 from kafkacompat.group.share.state_partitions import NO_STATES
 from kafkacompat.group.share.states import forget_absent_topics
-from kafkacompat.tasks import pause
+from kafkacompat.tasks import in_turns, pause
 from kafkacompat.wire.messages.offset_delete_request import OffsetDeleteRequest, OffsetDeleteRequestTopic
 from kafkacompat.wire.messages.offset_delete_response import OffsetDeleteResponse, OffsetDeleteResponseTopic
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kafkacompat.group.meters import GroupMeters
     from kafkacompat.ids import Uuid
     from kafkacompat.ports import Clock
-    from kafkacompat.tasks import Started, Tasks
+    from kafkacompat.tasks import Tasks, Work
 
 T = TypeVar("T")
 
@@ -70,35 +70,35 @@ def batches(records: Iterable[GroupRecord]) -> Iterator[list[GroupRecord]]:
 
 
 class GroupSweeps:
+    """Call `start`, then `stop`."""
+
     def __init__(self, clock: Clock, meters: GroupMeters, tasks: Tasks) -> None:
         self._clock = clock
         self._meters = meters
         self._tasks = tasks
-        self._expiry: Started | None = None
+        self._rounds: Rounds | None = None
         self._dropping: set[Shard] = set()
 
     # --- expiry
 
-    def expire(self, shards: list[Shard]) -> None:
-        """Run one pass over these shards. Does nothing while the last pass runs. It also repeats what the log has refused
-        of the removals after the deletion of a topic."""
-        if self._expiry is None or self._expiry.done:
-            self._expiry = self._tasks.start("the expiry of offsets", self._expire(shards))
+    def start(self, shards: Shards, expiry_interval_ms: int) -> None:
+        """A round of the expiry also repeats what the log has refused of the removals after the deletion of a topic."""
+        self._rounds = Rounds(self._tasks, shards.started)
+        self._rounds.plan("the expiry of offsets", expiry_interval_ms, self._expire)
 
-    async def _expire(self, shards: list[Shard]) -> None:
-        for shard in shards:
-            if shard.state is not ShardState.ACTIVE:
-                continue
-            machine = machine_of(shard)
-            for stretch in stretches(places(machine)):
-                if shard.state is not ShardState.ACTIVE:
-                    break
-                records = expired_offset_records(machine, stretch, self._clock.now_ms())
-                self._meters.expired(sum(isinstance(each, OffsetRecord) for each in records))
-                self._write(shard, records)
-                await pause(_cost(records))
-            await self._forget_absent_topics(shard)
-            self.drop_topics(shard, now=False)
+    def stop(self) -> None:
+        if self._rounds is not None:
+            self._rounds.stop()
+
+    def _expire(self, shard: Shard) -> Work[None]:
+        machine = machine_of(shard)
+        for stretch in stretches(places(machine)):
+            records = expired_offset_records(machine, stretch, self._clock.now_ms())
+            self._meters.expired(sum(isinstance(each, OffsetRecord) for each in records))
+            self._write(shard, records)
+            yield _cost(records)
+        yield from self._forget_absent_topics(shard)
+        self.drop_topics(shard, now=False)
 
     # --- deletion of topics
 
@@ -130,7 +130,7 @@ class GroupSweeps:
                     records = deleted_topic_records(machine, stretch, topics)
                     is_all_written = self._write(shard, records) and is_all_written
                     await pause(_cost(records))
-                await self._forget_absent_topics(shard)
+                await in_turns(self._forget_absent_topics(shard))
                 if shard.state is not ShardState.ACTIVE or not is_all_written:
                     return  # the next pass of the expiry begins again
                 for name, ids in topics.items():
@@ -139,7 +139,7 @@ class GroupSweeps:
         finally:
             self._dropping.discard(shard)
 
-    async def _forget_absent_topics(self, shard: Shard) -> None:
+    def _forget_absent_topics(self, shard: Shard) -> Work[None]:
         """Each share group is looked at in every pass of the expiry as well, so nothing is to be done if the log refuses
         its record."""
         machine = machine_of(shard)
@@ -154,7 +154,7 @@ class GroupSweeps:
                 if record is not None:
                     self._write(shard, [record])
                     cost += OPERATION_COST
-            await pause(cost)
+            yield cost
 
     # --- deletion of a group
 

@@ -65,7 +65,7 @@ class ShareSweeps:
         self._shards = shards
         self._partitions = partitions
         self._tasks = tasks
-        self._rounds = Rounds(tasks, shards, lambda: self._has_share_groups)
+        self._rounds = Rounds(tasks, lambda: shards, lambda: self._has_share_groups)
         self._has_share_groups = False
         self._image: MetadataImage | None = None
         self._deleted: dict[Shard, set[Uuid]] = {}

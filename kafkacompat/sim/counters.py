@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import field, fields
+from typing import Self
 
 from kafkacompat.dataclass import dataclass
 
 
+class Counters:
+    """Numbers, and numbers by name, in the fields of a dataclass."""
+
+    __slots__ = ()
+
+    def add(self, other: Self) -> None:
+        for each in fields(self):  # type: ignore[arg-type]  # each kind is a dataclass
+            own, others = getattr(self, each.name), getattr(other, each.name)
+            if isinstance(own, dict):
+                for name, count in others.items():
+                    own[name] = own.get(name, 0) + count
+            else:
+                setattr(self, each.name, own + others)
+
+    def __str__(self) -> str:
+        return " ".join(f"{each.name}={getattr(self, each.name)}" for each in fields(self))  # type: ignore[arg-type]
+
+
 @dataclass(slots=True)
-class QuorumCounters:
+class QuorumCounters(Counters):
     """Counts of one run. Sums over many runs show whether the simulation reaches its dangers."""
 
     events: int = 0
@@ -32,16 +51,9 @@ class QuorumCounters:
     lost_messages: int = 0
     duplicated_messages: int = 0
 
-    def add(self, other: QuorumCounters) -> None:
-        for field in fields(self):
-            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
-
-    def __str__(self) -> str:
-        return " ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))
-
 
 @dataclass
-class ClusterCounters:
+class ClusterCounters(Counters):
     """Counts of one run, or of many."""
 
     events: int = 0
@@ -150,16 +162,12 @@ class ClusterCounters:
     requests_refused: int = 0
     """Those that they had no right to."""
 
-    def add(self, other: ClusterCounters) -> None:
-        for each in fields(self):
-            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
-
-    def __str__(self) -> str:
-        return " ".join(f"{each.name}={getattr(self, each.name)}" for each in fields(self))
+    rounds: dict[str, int] = field(default_factory=dict)
+    """Rounds of coordinators through their partitions, by name. 0: planned, and never come to pass."""
 
 
 @dataclass
-class TierCounters:
+class TierCounters(Counters):
     """Counts of one run, or of many."""
 
     copies: int = 0
@@ -190,16 +198,9 @@ class TierCounters:
     orphans: int = 0
     """Copies that are left of deleted topics, because the node that had to delete them is gone."""
 
-    def add(self, other: TierCounters) -> None:
-        for each in fields(self):
-            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
-
-    def __str__(self) -> str:
-        return " ".join(f"{each.name}={getattr(self, each.name)}" for each in fields(self))
-
 
 @dataclass
-class MirrorCounters:
+class MirrorCounters(Counters):
     """Counts of one run, or of many."""
 
     mirrored: int = 0
@@ -226,16 +227,9 @@ class MirrorCounters:
     offsets_copied: int = 0
     """Offsets of a group that were found at the mirror."""
 
-    def add(self, other: MirrorCounters) -> None:
-        for each in fields(self):
-            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
-
-    def __str__(self) -> str:
-        return " ".join(f"{each.name}={getattr(self, each.name)}" for each in fields(self))
-
 
 @dataclass
-class ModernGroupCounters:
+class ModernGroupCounters(Counters):
     """What occurs to members of the newer kinds of groups."""
 
     assignments: int = 0
@@ -259,13 +253,6 @@ class ModernGroupCounters:
     """Commits of members or epochs that had lost the partitions."""
     commits_in_doubt: int = 0
     offsets_read: int = 0
-
-    def add(self, other: ModernGroupCounters) -> None:
-        for each in fields(self):
-            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
-
-    def __str__(self) -> str:
-        return " ".join(f"{each.name}={getattr(self, each.name)}" for each in fields(self))
 
 
 @dataclass
@@ -326,7 +313,7 @@ class StreamsGroupCounters(ModernGroupCounters):
 
 
 @dataclass
-class ShareGroupCounters:
+class ShareGroupCounters(Counters):
     """Counts of one run, or of many."""
 
     assignments: int = 0
@@ -382,9 +369,5 @@ class ShareGroupCounters:
     prunings: int = 0
     """Times the log of states began later than before."""
 
-    def add(self, other: ShareGroupCounters) -> None:
-        for each in fields(self):
-            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
-
-    def __str__(self) -> str:
-        return " ".join(f"{each.name}={getattr(self, each.name)}" for each in fields(self))
+    rounds: dict[str, int] = field(default_factory=dict)
+    """Those of the cluster's counters. Only with share groups the share coordinator has partitions."""

@@ -11,7 +11,7 @@ out.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -25,6 +25,7 @@ from kafkacompat.controller.features import (
     default_levels,
 )
 from kafkacompat.coordinator.shard import ShardState
+from kafkacompat.coordinator.shards import Rounds
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC
 from kafkacompat.net.channels import ConnectionLost
@@ -87,6 +88,7 @@ if TYPE_CHECKING:
     from kafkacompat.node.broker_lifecycle_manager import BrokerLifecycleManager
     from kafkacompat.partition.fetch import FetchEngine
     from kafkacompat.partition.replica_manager import ReplicaManager
+    from kafkacompat.ports import Timers
     from kafkacompat.ports.dispatcher import Dispatcher
     from kafkacompat.raft.contracts import LoadedBatch
     from kafkacompat.raft.quorum_driver import QuorumDriver
@@ -96,6 +98,7 @@ if TYPE_CHECKING:
     from kafkacompat.sim.links import Connection
     from kafkacompat.sim.remote_store import SimulatedRemoteStore
     from kafkacompat.sim.tiers import Tiers
+    from kafkacompat.tasks import Started
 
 
 CONSEQUENCES_US = 1_000_000
@@ -297,6 +300,27 @@ def initial_voters(seed: int, options: ClusterOptions) -> tuple[VoterNode, ...]:
     )
 
 
+class CountedTasks(Tasks):
+    """Counts the rounds of coordinators that have visited a partition, by their names. Those that are planned begin at 0."""
+
+    __slots__ = ("_rounds",)
+
+    def __init__(self, timers: Timers, rounds: dict[str, int]) -> None:
+        super().__init__(timers)
+        self._rounds = rounds
+
+    def start(self, what: str, coroutine: Coroutine[Any, None, object]) -> Started:
+        code = coroutine.cr_code  # type: ignore[attr-defined]  # which every coroutine has
+        if code is Rounds._repeat.__code__:
+            self._rounds.setdefault(what, 0)
+        elif code is Rounds._go_round.__code__:
+            coroutine = self._counted(what, coroutine)
+        return super().start(what, coroutine)
+
+    async def _counted(self, what: str, coming: Coroutine[Any, None, object]) -> None:
+        self._rounds[what] += bool(await coming)
+
+
 class NodeFailed(Exception):
     """A node halted itself, refused to start, or handled a request with a bug."""
 
@@ -326,7 +350,7 @@ class Life(Process):
         self._starting: CoroutineRun[None] | None = None
         store = machine.store
         self.work = StepWork() if store is None else StepWork(TIERED_CALLS_MAX)
-        self.tasks = Tasks(self)
+        self.tasks = CountedTasks(self, machine.env.counters.rounds)
         self.pools = SimulatedPools(
             self, machine.chance, machine.draw_job_us, self.work, None if store is None else store.draw_us
         )

@@ -62,7 +62,7 @@ class ClusterOracles:
         self.clients = ClientOracles(env, machines, self.partitions)
         self.rights = RightsOracle(env, machines)
         self.answers = AnswerOracle(env, machines)
-        self.share_counters = ShareGroupCounters()
+        self.share_counters = ShareGroupCounters(rounds=env.counters.rounds)
         self.shares: ShareOracles | None = None
         """None in a cluster without a share group."""
         if env.options.share_workers:

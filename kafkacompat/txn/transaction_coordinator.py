@@ -406,7 +406,7 @@ class TransactionSweeps:
     def __init__(self, clock: Clock, tasks: Tasks, shards: Iterable[Shard]) -> None:
         self._clock = clock
         self._tasks = tasks
-        self._rounds = Rounds(tasks, shards)
+        self._rounds = Rounds(tasks, lambda: shards)
 
     def start(self, abort_interval_ms: int, expiry_interval_ms: int) -> None:
         self._rounds.plan("the sweep to abort transactions", abort_interval_ms, self._abort_timed_out)

@@ -141,7 +141,10 @@ def trace_hashes(kind: Kind, seed: int, processes: int = 1) -> set[str]:
 
 
 def missing(total: Any) -> list[str]:
-    return [each.name for each in fields(total) if not getattr(total, each.name)]
+    """The counters that are zero, also those that a counter has by name."""
+    counts = {each.name: getattr(total, each.name) for each in fields(total)}
+    by_name = [each for each in counts.values() if isinstance(each, dict)]
+    return [name for each in (counts, *by_name) for name, count in each.items() if not count]
 
 
 SeenAt = int | tuple[int, ...]

@@ -62,6 +62,8 @@ KIND = Kind(
     budget_s=90.0,
     at_least=64,
     first=16,
+    # Clusters with share groups have them.
+    rare=frozenset({"prune the share coordinator's partitions", "snapshot cold share-partitions"}),
 )
 
 

@@ -145,8 +145,10 @@ SHARE_GROUPS = Shape(
     plants=SHARE_GROUP_MUTANTS,
     seen_at=SHARE_GROUP_MUTANTS_SEEN_AT,
     # A leader has to end between a dead letter and the state that says so, and the next one must deliver the record.
-    # A hundred seeds may pass before that.
-    rare=frozenset({"letters_in_vain"}),
+    # A hundred seeds may pass before that. There are no transactions.
+    rare=frozenset(
+        {"letters_in_vain", "the sweep to abort transactions", "the sweep to expire transactions"}
+    ),
 )
 STREAMS_GROUPS = Shape(
     name="streams groups",
