@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kafkacompat.group import group_coordinator as service
+from kafkacompat.group import group_metadata_manager
 from kafkacompat.group import sweeps as group_sweeps
 from kafkacompat.group.classic.classic_group import ClassicGroupState
 from kafkacompat.sim._tests.cluster_mutants import Plant
@@ -44,11 +45,17 @@ def every_generation_may_commit(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(service, "commit_offsets", commit_offsets)
 
 
+def every_offset_has_expired(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(group_metadata_manager, "_has_expired", lambda *_: True)
+
+
 GROUP_MUTANTS: tuple[Plant, ...] = (
     deleted_groups_leave_no_tombstones,
     every_generation_may_commit,
+    every_offset_has_expired,
 )
 GROUP_MUTANTS_SEEN_AT: dict[str, SeenAt] = {
     "deleted_groups_leave_no_tombstones": 2,
     "every_generation_may_commit": (14, 11),
+    "every_offset_has_expired": 2,
 }

@@ -15,7 +15,7 @@ from kafkacompat.partition.fetch import FetchEngine
 from kafkacompat.records.batch import BatchHeader
 from kafkacompat.sim._tests.cluster_mutants import Plant
 from kafkacompat.sim._tests.seeds import SeenAt
-from kafkacompat.txn import add_partitions_to_txn_manager
+from kafkacompat.txn import add_partitions_to_txn_manager, transaction_coordinator
 from kafkacompat.wire.errors import ErrorCode
 
 
@@ -77,6 +77,15 @@ def a_fetch_is_not_looked_at_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(FetchEngine, "_read_arrived", read_arrived)
 
 
+def every_id_has_expired(patch: pytest.MonkeyPatch) -> None:
+    original = transaction_coordinator.expired_records
+
+    def expired_records(machine: Any, stretch: Any, now_ms: int) -> Any:
+        return original(machine, stretch, now_ms + machine.env.settings.expiration_ms)
+
+    patch.setattr(transaction_coordinator, "expired_records", expired_records)
+
+
 TRANSACTION_MUTANTS: tuple[Plant, ...] = (
     everything_is_stable,
     aborted_ranges_are_not_told,
@@ -85,6 +94,7 @@ TRANSACTION_MUTANTS: tuple[Plant, ...] = (
     offsets_count_before_their_transaction_ends,
     markers_are_not_loaded,
     a_fetch_is_not_looked_at_again,
+    every_id_has_expired,
 )
 TRANSACTION_MUTANTS_SEEN_AT: dict[str, SeenAt] = {
     "everything_is_stable": 3,
@@ -94,4 +104,5 @@ TRANSACTION_MUTANTS_SEEN_AT: dict[str, SeenAt] = {
     "offsets_count_before_their_transaction_ends": 3,
     "markers_are_not_loaded": 3,
     "a_fetch_is_not_looked_at_again": 31,
+    "every_id_has_expired": 3,
 }
