@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field, fields
-from typing import Self
+from typing import Any, Self
 
 from kafkacompat.dataclass import dataclass
 
@@ -229,7 +229,24 @@ class MirrorCounters(Counters):
 
 
 @dataclass
-class ModernGroupCounters(Counters):
+class MemberCounters(Counters):
+    """What members of the newer kinds of groups tell."""
+
+    told: dict[str, int] = field(default_factory=dict)
+    """Heartbeats with a value in each of their fields."""
+
+    def tells(self, heartbeat: Any) -> None:
+        """`heartbeat`: a request, whose type declares the fields."""
+        kind = type(heartbeat)
+        default = kind()
+        for name in kind.__slots__:
+            field_name = f"{name} of {kind.__name__}"
+            has_value = getattr(heartbeat, name) != getattr(default, name)
+            self.told[field_name] = self.told.get(field_name, 0) + has_value
+
+
+@dataclass
+class ModernGroupCounters(MemberCounters):
     """What occurs to members of the newer kinds of groups."""
 
     assignments: int = 0
@@ -313,7 +330,7 @@ class StreamsGroupCounters(ModernGroupCounters):
 
 
 @dataclass
-class ShareGroupCounters(Counters):
+class ShareGroupCounters(MemberCounters):
     """Counts of one run, or of many."""
 
     assignments: int = 0

@@ -155,6 +155,7 @@ class ModernMember(GroupClient, Generic[P]):
             self._retire()
             return
         request = self.heartbeat_request()
+        self.counters.tells(request)
         if self.epoch == 0 and self.instance_id is not None:
             self.owners.comes_back(self.instance_id)
         owned = set(self.owned)
