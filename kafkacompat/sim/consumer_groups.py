@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.classic_group import Member
 from kafkacompat.sim.clients import Client
-from kafkacompat.sim.cluster_options import MADE_ANEW, TOPIC, rack_of
+from kafkacompat.sim.cluster_options import MADE_ANEW, TOPIC
 from kafkacompat.sim.committed_metadata import Key
 from kafkacompat.sim.counters import ConsumerGroupCounters
 from kafkacompat.sim.group_clients import GROUP_SESSION_MS, by_topic, leads
@@ -101,7 +101,6 @@ class ConsumerMember(ModernMember[Key]):
             # An empty one ends that of the former member of a static one.
             request.subscribed_topic_regex = self.expression or ""
             request.server_assignor = self._assignor
-            request.rack_id = rack_of(self.id)
         if self._tells_all or self._told_owned != self.owned:
             request.topic_partitions = [
                 TopicPartitions(topic_id=topic_id, partitions=indexes)

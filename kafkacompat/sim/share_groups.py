@@ -18,7 +18,7 @@ from kafkacompat.sim.administrators import settings_request
 from kafkacompat.sim.breach import Breach
 from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.clients import GROUP, TIMEOUT_MS, Client, CoordinatorConnection, outcome_of
-from kafkacompat.sim.cluster_options import DEAD_LETTERS, REPLICATION_FACTOR, TOPIC, ClusterOptions, rack_of
+from kafkacompat.sim.cluster_options import DEAD_LETTERS, REPLICATION_FACTOR, TOPIC, ClusterOptions
 from kafkacompat.sim.committed_metadata import Key
 from kafkacompat.sim.group_clients import AWAY_MS, GROUP_SESSION_MS, HEARTBEAT_MS, IN_DOUBT, GroupClient
 from kafkacompat.sim.links import BROKER_PORT, Links, SimulatedChannel, host_name
@@ -236,7 +236,6 @@ class ShareWorker(GroupClient):
         )
         if self._tells_all:
             request.subscribed_topic_names = [TOPIC]
-            request.rack_id = rack_of(self.id)
         self._counters.tells(request)
         attempt = self._attempt
         self._coordinator.send(request, lambda: self._attempt == attempt, self._beaten)

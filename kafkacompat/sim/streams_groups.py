@@ -23,7 +23,6 @@ from kafkacompat.sim.cluster_options import (
     REPLICATION_FACTOR,
     TOPIC,
     is_of_application,
-    rack_of,
 )
 from kafkacompat.sim.committed_metadata import Key
 from kafkacompat.sim.group_clients import AWAY_MS, GROUP_SESSION_MS
@@ -39,7 +38,6 @@ from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
 from kafkacompat.wire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from kafkacompat.wire.messages.streams_group_heartbeat_request import (
     Endpoint,
-    KeyValue,
     StreamsGroupHeartbeatRequest,
     TaskIds,
     TaskOffset,
@@ -117,8 +115,6 @@ class StreamsMember(ModernMember[Role]):
             request.topology = topology_of(self.env.options, self.version)
             request.rebalance_timeout_ms = REBALANCE_MS
             request.process_id = self.process_id
-            request.rack_id = rack_of(self.id)
-            request.client_tags = [KeyValue(key="rack", value=request.rack_id)]
             if self.env.options.streams_endpoints:
                 request.user_endpoint = Endpoint(host=f"client{self.id}", port=9000 + self.id % 100)
         if self._tells_all or self._told_owned != self.owned:

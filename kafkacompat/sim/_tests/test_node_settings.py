@@ -22,9 +22,13 @@ SEEDS = 20
 BOUNDS = re.compile(r"group\.\w+\.(min|max)\.")
 """Settings that bound those of groups."""
 STAY_LONG = {
+    "group.consumer.regex.refresh.interval.ms": "Kafka's least value is ten seconds, and each new topic is looked at at once",
+    "group.share.initialize.retry.interval.ms": "how long a question may take, and not what comes again and again",
     "group.streams.task.offset.interval.ms": "members are told it, and simulated ones tell offsets when they like",
     "log.flush.interval.ms": "off by default, as in Kafka: logs are synced when segments are closed",
     "log.flush.scheduler.interval.ms": "looks for what flush.ms asks for, which no simulated topic has",
+    "metadata.log.max.snapshot.interval.ms": "snapshots come by bytes: `snapshot_bytes` of the options",
+    "unclean.leader.election.interval.ms": "elections come with the change that needs them. A round repeats what failed",
 }
 """Setting -> why no simulated node has it short."""
 

@@ -132,6 +132,8 @@ CONSUMER_GROUPS = Shape(
     plants=CONSUMER_GROUP_MUTANTS,
     rare_plants=RARE_CONSUMER_GROUP_MUTANTS,
     seen_at=CONSUMER_GROUP_MUTANTS_SEEN_AT,
+    # No assignor looks at racks.
+    rare=frozenset({"rack_id of ConsumerGroupHeartbeatRequest"}),
 )
 SHARE_GROUPS = Shape(
     name="share groups",
@@ -147,7 +149,12 @@ SHARE_GROUPS = Shape(
     # A leader has to end between a dead letter and the state that says so, and the next one must deliver the record.
     # A hundred seeds may pass before that. There are no transactions.
     rare=frozenset(
-        {"letters_in_vain", "the sweep to abort transactions", "the sweep to expire transactions"}
+        {
+            "letters_in_vain",
+            "the sweep to abort transactions",
+            "the sweep to expire transactions",
+            "rack_id of ShareGroupHeartbeatRequest",
+        }
     ),
 )
 STREAMS_GROUPS = Shape(
@@ -162,8 +169,19 @@ STREAMS_GROUPS = Shape(
     plants=STREAMS_GROUP_MUTANTS,
     rare_plants=RARE_STREAMS_GROUP_MUTANTS,
     seen_at=STREAMS_GROUP_MUTANTS_SEEN_AT,
-    # Each needs options that few seeds have, or a fault at the right moment. Dozens of seeds may pass before that.
-    rare=frozenset({"returned", "instances_fenced", "tasks_refused", "shut_down"}),
+    # Each needs options that few seeds have, or a fault at the right moment. Dozens of seeds may pass before that. No member has
+    # a rack or tags.
+    rare=frozenset(
+        {
+            "returned",
+            "instances_fenced",
+            "tasks_refused",
+            "shut_down",
+            "shutdown_application of StreamsGroupHeartbeatRequest",
+            "rack_id of StreamsGroupHeartbeatRequest",
+            "client_tags of StreamsGroupHeartbeatRequest",
+        }
+    ),
 )
 REMOTE_STORE = Shape(
     name="a remote store",

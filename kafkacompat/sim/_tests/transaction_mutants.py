@@ -78,12 +78,12 @@ def a_fetch_is_not_looked_at_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def every_id_has_expired(patch: pytest.MonkeyPatch) -> None:
-    original = transaction_coordinator.expired_records
+    original = transaction_coordinator.expired_id_records
 
-    def expired_records(machine: Any, stretch: Any, now_ms: int) -> Any:
+    def expired_id_records(machine: Any, stretch: Any, now_ms: int) -> Any:
         return original(machine, stretch, now_ms + machine.env.settings.expiration_ms)
 
-    patch.setattr(transaction_coordinator, "expired_records", expired_records)
+    patch.setattr(transaction_coordinator, "expired_id_records", expired_id_records)
 
 
 TRANSACTION_MUTANTS: tuple[Plant, ...] = (
