@@ -243,6 +243,6 @@ SEEN_AT: dict[str, SeenAt] = {
     "old_leader_epochs_are_accepted": 10,
     "every_start_was_clean": (78, 3, 102),
     "high_watermark_of_followers_retreats": 3,
-    "proposals_stay_when_leadership_is_lost": 4,
+    "proposals_stay_when_leadership_is_lost": (0, 4),
 }
 """The seeds that found them when they were planted, unless it was the first seed."""
