@@ -92,7 +92,7 @@ ordinary tests, and soaks here."""
 STREAMS_GROUP_MUTANTS_SEEN_AT: dict[str, SeenAt] = {
     "tasks_are_given_away_before_they_are_revoked": (2, 1, 0),
     "a_task_comes_to_a_process_that_has_it": (6, 0, 3),
-    "every_epoch_of_a_member_may_commit": (5, 0, 10),
+    "every_epoch_of_a_member_may_commit": (2, 5, 0, 10),
     "a_new_coordinator_forgets_targets": 3,
     "tasks_of_a_static_member_are_given_away_when_it_leaves_for_a_while": 3,
 }
