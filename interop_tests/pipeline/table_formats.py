@@ -130,6 +130,14 @@ def rows(session: SparkSession, form: str, output: Path) -> list[str]:
     return sorted(row["event_id"] for row in collected)
 
 
+def content(session: SparkSession, form: str, output: Path) -> list[list[str | None]]:
+    """All rows of the table of this format, as text."""
+    frame = table(session, form, output).selectExpr(
+        *(f"cast({name} AS string) AS {name}" for name in ("event_id", "shop", "event_time_ms", "date"))
+    )
+    return sorted(list(row) for row in frame.collect())
+
+
 def refusals(session: SparkSession, options: RunOptions) -> dict[str, list[str]]:
     """What is said about each table with a new checkpoint, without the table, and with another format."""
     root = Path(options.output).parent
@@ -243,6 +251,7 @@ def main(bootstrap: str, folder: str) -> None:
     added, failed = run_with_more_columns(bootstrap, session, options)
     maintain_and_read(limits)
     told = {"rows": found, "refused": refused, "said": said, "by the run": by_the_run}
+    told["content"] = {form: content(session, form, output) for form in FORMATS}
     print(json.dumps({**told, "added": added, "failed": failed}))
     session.stop()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -43,12 +44,48 @@ def program_of(heading: str, table: Path) -> str:
     return written.replace(PAGES_TABLE, str(table))
 
 
-def rows_read(tables: Path) -> dict[str, list[list[int]]]:
-    """The numbers of rows that the page's programs print for each format, by line."""
+CONTENT = {
+    "parquet": (
+        "frame.to_dict('records')",
+        "of_duckdb(table)",
+        "polars.concat(frames, how='diagonal').to_dicts()",
+    ),
+    "delta": ("frame.to_dict('records')", "of_duckdb(table)", "polars.read_delta(PLACE).to_dicts()"),
+    "iceberg": (
+        "rows.to_pylist()",
+        "of_duckdb(duckdb.from_arrow(rows))",
+        "polars.from_arrow(rows).to_dicts()",
+    ),
+}
+"""The rows of each format, by what its programs have made: with pandas or pyarrow, DuckDB and Polars."""
+
+BEGINNING = """
+import json
+
+def of_duckdb(table):
+    return [dict(zip(table.columns, row)) for row in table.fetchall()]
+
+def tell(columns, rows):
+    # pandas has a number that is none for a text that is absent.
+    told = [[str(row[name]) if row[name] == row[name] and row[name] is not None else None for name in columns] for row in rows]
+    print("content", json.dumps(sorted(told)))
+"""
+
+Content = list[list[str | None]]
+
+
+def rows_read(
+    tables: Path, columns: tuple[str, ...]
+) -> tuple[dict[str, list[list[int]]], dict[str, list[Content]]]:
+    """The numbers of rows that the page's programs print for each format, by line. Then these columns of all rows, as text, by
+    each engine."""
     headings = {"parquet": "## Parquet", "delta": "## Delta", "iceberg": "## Iceberg"}
-    program = "".join(
-        f"print('read {form}')\n{program_of(heading, tables / form)}\n" for form, heading in headings.items()
-    )
+    program = BEGINNING
+    for form, heading in headings.items():
+        program += (
+            f"print('read {form}')\nPLACE = {str(tables / form)!r}\n{program_of(heading, tables / form)}\n"
+        )
+        program += "".join(f"tell({columns!r}, {rows})\n" for rows in CONTENT[form])
     done = subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,
@@ -59,11 +96,14 @@ def rows_read(tables: Path) -> dict[str, list[list[int]]]:
     )
     assert done.returncode == 0, (done.stdout[-4000:], done.stderr[-4000:])
     found: dict[str, list[list[int]]] = {}
+    content: dict[str, list[Content]] = {form: [] for form in headings}
     form = ""
     for line in done.stdout.splitlines():
         if line.startswith("read "):
             form = line.removeprefix("read ")
             found[form] = []
+        elif line.startswith("content "):
+            content[form].append(json.loads(line.removeprefix("content ")))
         else:
             found[form].append(sorted(map(int, re.findall(r"(?<=: )\d+|\b\d+(?= |$)", line))))
-    return found
+    return found, content

@@ -14,6 +14,7 @@ from interop_tests.pipeline.table_readers import rows_read
 from kafkacompat.pipeline.spark_failures import TABLE_HELP
 from kafkacompat.pipeline.tables import FORMATS, PARQUET
 
+COLUMNS = ("event_id", "shop", "event_time_ms", "date")
 WITHOUT_PARQUET = [form for form in FORMATS if form != PARQUET]
 
 
@@ -73,7 +74,7 @@ def test_each_format_has_every_event_once(bootstrap: str, tmp_path: Path) -> Non
     for form, said in zip(FORMATS, told["refused"]["other format"], strict=True):
         assert f"shop/{form} has the format {form}, and this run writes" in said
     # The folder of Parquet files also has those of a batch whose commit was lost.
-    read = rows_read(tmp_path / "run" / "tables" / "shop")
+    read, content = rows_read(tmp_path / "run" / "tables" / "shop", COLUMNS)
     kept, of_the_day_before = (6 + 4) * 10, 4 * 10
     rows = kept + of_the_day_before
     assert read == {
@@ -81,3 +82,6 @@ def test_each_format_has_every_event_once(bootstrap: str, tmp_path: Path) -> Non
         "delta": [[rows] * 3],
         "iceberg": [[rows] * 3],
     }
+    for form in FORMATS:
+        assert len(told["content"][form]) == rows, form
+        assert content[form] == [told["content"][form]] * 3, form
