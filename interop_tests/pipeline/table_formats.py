@@ -250,9 +250,13 @@ def main(bootstrap: str, folder: str) -> None:
     found.append({form: rows(session, form, output) for form in FORMATS})
     added, failed = run_with_more_columns(bootstrap, session, options)
     maintain_and_read(limits)
+    maintained(session, options, limits)
     told = {"rows": found, "refused": refused, "said": said, "by the run": by_the_run}
     told["content"] = {form: content(session, form, output) for form in FORMATS}
-    print(json.dumps({**told, "added": added, "failed": failed}))
+    files = iceberg_name("shop/iceberg") + ".{}files"
+    kinds = ("all_data_", "") if ICEBERG in FORMATS else ()
+    left = [session.table(files.format(kind)).count() for kind in kinds]
+    print(json.dumps({**told, "added": added, "failed": failed, "left": left}))
     session.stop()
 
 

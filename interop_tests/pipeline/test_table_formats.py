@@ -59,6 +59,8 @@ def test_each_format_has_every_event_once(bootstrap: str, tmp_path: Path) -> Non
     for form in WITHOUT_PARQUET:
         assert "files merged into" in told["by the run"][form][0], form
     assert not any("was not maintained" in line for each in told["by the run"].values() for line in each)
+    of_all_snapshots, of_the_present_one = told["left"]
+    assert of_all_snapshots == of_the_present_one, "replaced files of Iceberg stay"
     beside, later, alone, _ = told["said"]
     assert "8 files merged into 2" in beside["parquet"]
     assert "the run that writes it decides" in beside["parquet"]

@@ -236,10 +236,10 @@ class Iceberg(Lake):
         called = f"CALL {CATALOG}.system."
         quoted = "table => '{}'".format(name.removeprefix(f"{CATALOG}."))
         done = session.sql(f"{called}rewrite_data_files({quoted}, options => map({given}))").collect()[0]
+        _name_batch_again(session, table)
         before = datetime.fromtimestamp(_oldest_needed_ms(session, table, now_ms - grace_ms) / 1000, UTC)
         session.sql(
-            f"{called}expire_snapshots({quoted}, older_than => TIMESTAMP '{before:%Y-%m-%d %H:%M:%S.%f}', "
-            f"retain_last => {_needed_snapshots(session, table)})"
+            f"{called}expire_snapshots({quoted}, older_than => TIMESTAMP '{before:%Y-%m-%d %H:%M:%S.%f}')"
         ).collect()
         return Merged(int(done["rewritten_data_files_count"]), int(done["added_data_files_count"]))
 
@@ -266,18 +266,23 @@ def _oldest_needed_ms(session: SparkSession, table: str, before_ms: int) -> int:
     return before_ms if snapshot is None else int(snapshot.timestampMillis())
 
 
-def _needed_snapshots(session: SparkSession, table: str) -> int:
-    """Return how many of the last snapshots must stay: to the last one that names the batch of a query."""
+def _name_batch_again(session: SparkSession, table: str) -> None:
+    """Have the present snapshot name the last batch of a query, so that the snapshots before it may go, with the files that they
+    alone need. A rewrite and a DELETE name none. Nothing else writes meanwhile."""
     loaded = _loaded(session, table)
-    snapshot, number = loaded.currentSnapshot(), 1
+    snapshot, is_present = loaded.currentSnapshot(), True
     while snapshot is not None:
-        if snapshot.summary().get(QUERY_ID) is not None:
-            return number
+        summary = snapshot.summary()
+        if summary.get(QUERY_ID) is not None:
+            break
         parent = snapshot.parentId()
-        snapshot = None if parent is None else loaded.snapshot(parent)
-        number += 1
-    # Rows without a query: everything may be expired but the last one.
-    return 1
+        snapshot, is_present = None if parent is None else loaded.snapshot(parent), False
+    if snapshot is None or is_present:
+        return
+    empty = loaded.newFastAppend()
+    for name in (QUERY_ID, EPOCH_ID):
+        empty = empty.set(name, summary.get(name))
+    empty.commit()
 
 
 LAKES: Final[dict[str, Lake]] = {each.name: each for each in (Delta(), Iceberg())}
