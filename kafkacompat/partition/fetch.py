@@ -699,13 +699,9 @@ class FetchReads:
 
     def has_anything(self, core: Partition, asked: Any, parameters: FetchParameters) -> bool:
         """Whether a parked fetch of a follower must be told of this partition."""
-        log, epoch = core.log, asked.current_leader_epoch
-        if (
-            not core.is_leader
-            or (epoch >= 0 and epoch != core.leader_epoch)
-            or parameters.replica_id not in core.followers
-        ):
-            return True  # an error
+        if core.check_replica(parameters.replica_id, asked.current_leader_epoch) is not NONE:
+            return True
+        log = core.log
         return not self._is_held_back(core, parameters.replica_id) and (
             asked.fetch_offset != log.log_end_offset
             # DeleteRecords waits until all followers know the new start.
