@@ -3,7 +3,8 @@
    All state stays in the slots of the log's own objects, and nothing is kept between two calls but the places of these slots. So
    whatever else changes a log, such as a truncation, a roll or a failed write, finds here no second owner. Where anything is
    unusual it returns -1 before any effect, and append_as_leader decides. A batch that the disk takes whole is written here, in the
-   place where the file's own write_now would write it. Anything else is for write_now, whose error passes through. Whatever may be refused memory is made before the write, as far as that can be. */
+   place where the file's own write_now would write it. Anything else is for write_now, whose error passes through. Whatever may
+   be refused memory is made before the write, as far as that can be. */
 
 #include "_slots.h"
 #ifndef _WIN32
@@ -504,12 +505,8 @@ methods_of_log(PyObject *module, PyObject *args)
         if (!find_place(owners[slot_names[i].owner], slot_names[i].name, &places[i]))
             return NULL;
     Py_XSETREF(set_high_watermark_in_python, Py_NewRef(usual));
-    PyObject *first = PyDescr_NewMethod(owners[LOG], &append_next_method);
-    PyObject *second = PyDescr_NewMethod(owners[LOG], &set_high_watermark_method);
-    PyObject *both = first == NULL || second == NULL ? NULL : PyTuple_Pack(2, first, second);
-    Py_XDECREF(first);
-    Py_XDECREF(second);
-    return both;
+    PyObject *append = PyDescr_NewMethod(owners[LOG], &append_next_method);
+    return pair_of(append, append == NULL ? NULL : PyDescr_NewMethod(owners[LOG], &set_high_watermark_method));
 }
 
 static PyMethodDef methods[] = {

@@ -50,4 +50,14 @@ find_place(PyTypeObject *owner, const char *name, Py_ssize_t *place)
     return is_slot;
 }
 
+/* Takes over both references, of which either may be NULL with an error. */
+static PyObject *
+pair_of(PyObject *first, PyObject *second)
+{
+    PyObject *both = first == NULL || second == NULL ? NULL : PyTuple_Pack(2, first, second);
+    Py_XDECREF(first);
+    Py_XDECREF(second);
+    return both;
+}
+
 #endif

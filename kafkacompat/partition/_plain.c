@@ -227,9 +227,8 @@ static int
 add_result(PyObject *results, PyObject *log, PyObject *first_offset)
 {
     PyObject *log_start = PyObject_GetAttr(log, log_start_offset_name);
-    PyObject *pair = log_start == NULL ? NULL : PyTuple_Pack(2, first_offset, log_start);
+    PyObject *pair = pair_of(Py_NewRef(first_offset), log_start);
     int added = pair != NULL && PyList_Append(results, pair) == 0;
-    Py_XDECREF(log_start);
     Py_XDECREF(pair);
     return added;
 }
@@ -325,11 +324,8 @@ functions(PyObject *module, PyObject *args)
     Py_XSETREF(core_type, (PyTypeObject *)Py_NewRef(partition));
     Py_XSETREF(traffic_type, (PyTypeObject *)Py_NewRef(traffic));
     Py_XSETREF(takes_batches, Py_NewRef(takes));
-    PyObject *first = PyCFunction_New(&find_cores_method, NULL), *second = PyCFunction_New(&append_known_method, NULL);
-    PyObject *both = first == NULL || second == NULL ? NULL : PyTuple_Pack(2, first, second);
-    Py_XDECREF(first);
-    Py_XDECREF(second);
-    return both;
+    PyObject *find = PyCFunction_New(&find_cores_method, NULL);
+    return pair_of(find, find == NULL ? NULL : PyCFunction_New(&append_known_method, NULL));
 }
 
 static PyMethodDef methods[] = {
