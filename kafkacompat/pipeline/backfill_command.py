@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from datetime import date
 
 from kafkacompat.pipeline.failure import PipelineFailed, require_extra
 from kafkacompat.pipeline.loading import OWN, load
-from kafkacompat.pipeline.maintain_command import add_keep_replaced, tables_in
+from kafkacompat.pipeline.maintain_command import add_keep_replaced, for_each_table, tables_in
 from kafkacompat.pipeline.maintenance.table import HOUR_MS
 from kafkacompat.pipeline.options import (
     RunOptions,
@@ -29,7 +28,6 @@ from kafkacompat.pipeline.run_command import (
     sources_of,
 )
 from kafkacompat.pipeline.session import local_path, start_session, stop_session
-from kafkacompat.pipeline.spark_failures import refusal_of
 from kafkacompat.pipeline.user_data import user_data
 
 
@@ -127,18 +125,11 @@ def run(arguments: argparse.Namespace) -> int:
     kept = kept_manifest(checkpoint, job.name)
     options = options_of_run(job, options, kept)
     session = start_session(options, set(found.values()))
-    status = 0
     try:
         backfill = Backfill(session, job, options, kept, Range(arguments.first, arguments.last))
         grace_ms = round(arguments.keep_replaced * HOUR_MS)
-        for table, form in found.items():
-            try:
-                print(f"{table}: {backfill.table(table, form, grace_ms)}", flush=True)
-                continue
-            except Exception as error:
-                refused = refusal_of(error)
-            print(f"kafkacompat: {table} was not computed again: {refused}", file=sys.stderr, flush=True)
-            status = 1
+        return for_each_table(
+            found, lambda table, form: backfill.table(table, form, grace_ms), "was not computed again"
+        )
     finally:
         stop_session(session)
-    return status

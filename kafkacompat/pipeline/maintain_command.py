@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -126,6 +127,21 @@ def tables_in(output: Path, wanted: list[str]) -> dict[str, str]:
     return {table: form for table, form in found.items() if table in chosen}
 
 
+def for_each_table(found: Mapping[str, str], work: Callable[[str, str], str], failed: str) -> int:
+    """Call `work` with each table and its format, and say what it returns. The status is 1 if it has failed for one, which is said
+    with the reason. The others go on."""
+    status = 0
+    for table, form in found.items():
+        try:
+            print(f"{table}: {work(table, form)}", flush=True)
+            continue
+        except Exception as error:
+            refused = refusal_of(error)
+        print(f"kafkacompat: {table} {failed}: {refused}", file=sys.stderr, flush=True)
+        status = 1
+    return status
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Maintain one table after the other. The status is 1 if one could not be maintained."""
     output = local_path(arguments.output)
@@ -146,16 +162,11 @@ def run(arguments: argparse.Namespace) -> int:
     )
     spark = _Spark(options, set(found.values()))
     grace_ms = round(arguments.keep_replaced * HOUR_MS)
-    status = 0
     try:
-        for table, form in found.items():
-            try:
-                print(f"{table}: {maintain_table(output, table, form, limits, grace_ms, spark)}", flush=True)
-                continue
-            except Exception as error:
-                refused = refusal_of(error)
-            print(f"kafkacompat: {table} was not maintained: {refused}", file=sys.stderr, flush=True)
-            status = 1
+        return for_each_table(
+            found,
+            lambda table, form: maintain_table(output, table, form, limits, grace_ms, spark),
+            "was not maintained",
+        )
     finally:
         spark.stop()
-    return status
