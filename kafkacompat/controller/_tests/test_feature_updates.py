@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from kafkacompat.controller import features as levels
 from kafkacompat.controller._tests.clusters import after, broker, cluster, settings
 from kafkacompat.controller.feature_control_manager import update_features, wanted_kraft_version
-from kafkacompat.controller.features import SUPPORTED_FEATURES
+from kafkacompat.controller.features import METADATA_CHANGING_LEVELS, METADATA_VERSIONS, SUPPORTED_FEATURES
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.wire.messages.register_controller_record import ControllerFeature, RegisterControllerRecord
 from kafkacompat.wire.messages.update_features_request import FeatureUpdateKey, UpdateFeaturesRequest
@@ -139,6 +142,29 @@ def test_metadata_version_goes_down_where_nothing_is_lost(old: int, new: int, re
             assert said == f"Unsupported metadata.version downgrade from {old} to {new}. {text}"
         else:
             assert after(image, result).features == {"metadata.version": new}
+
+
+WITHOUT_NEW_METADATA = {
+    "default_levels": "of new clusters only",
+    "bootstrap_snapshot_supported": "where the first records are, and not which",
+    "leader_epoch_bump_on_isr_shrink": "what a change of the in-sync set means, whose record is the same",
+}
+"""Functions of a level of metadata.version that ask for no record and no field of it, and why."""
+
+
+def test_no_cluster_goes_back_below_a_level_that_something_asks_for() -> None:
+    """The records of the higher level would stay in its log."""
+    asking = {
+        name: each
+        for name, each in vars(levels).items()
+        if inspect.isfunction(each) and [*inspect.signature(each).parameters] == ["level"]
+    }
+    assert asking.keys() > WITHOUT_NEW_METADATA.keys()
+    for name in asking.keys() - WITHOUT_NEW_METADATA.keys():
+        is_answered = asking[name]
+        changed = {high for low, high in pairwise(METADATA_VERSIONS) if is_answered(low) != is_answered(high)}
+        assert changed, name
+        assert changed <= set(METADATA_CHANGING_LEVELS), f"{name}: they belong into METADATA_CHANGING_LEVELS"
 
 
 def test_eligible_leaders_need_a_level_and_one_min_insync_replicas() -> None:
