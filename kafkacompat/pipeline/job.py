@@ -190,7 +190,7 @@ class Job:
         return validate_json(records, self.fields, self._decoder(options))
 
     def events(self, records: DataFrame, options: RunOptions, *, is_deduplicated: bool = True) -> DataFrame:
-        """Return the valid events of records, each once."""
+        """Return the valid events of records, each once. Spark reads and counts the records again for each call in a query."""
         found = valid_events(self.validated(records, options))
         return deduplicate(found, options.watermark_s) if is_deduplicated else found
 

@@ -37,11 +37,14 @@ def state_rows(progress: dict[str, Any]) -> int:
 
 
 def kept(progress: dict[str, Any]) -> int:
-    """Return the events of this batch that were neither late nor duplicates. Without such a check, all records are kept."""
-    for operator in progress.get("stateOperators", ()):
-        if operator.get("operatorName", "").startswith("dedupe"):
-            return int(operator.get("numRowsUpdated", 0))
-    return int(progress["numInputRows"])
+    """Return the events of this batch that were neither late nor duplicates, over all operators that check that. Without such a
+    check, all records are kept."""
+    updated = [
+        int(operator.get("numRowsUpdated", 0))
+        for operator in progress.get("stateOperators", ())
+        if operator.get("operatorName", "").startswith("dedupe")
+    ]
+    return sum(updated) if updated else int(progress["numInputRows"])
 
 
 def read_to(progress: dict[str, Any]) -> int | None:

@@ -105,7 +105,10 @@ def require_records(asked: Range, needed_ms: int, oldest: dict[tuple[str, int], 
 
 
 def source(session: SparkSession, batch: Batch, options: RunOptions) -> DataFrame:
-    """Return the records that a query has read until a batch."""
+    """Return the records that a query has read until a batch.
+
+    Those of all partitions: an event may be a copy of one in another partition, and a row may be of events of several.
+    """
     partitions: dict[str, list[int]] = {}
     ends: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(batch.offsets.items()):

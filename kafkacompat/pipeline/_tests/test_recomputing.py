@@ -13,7 +13,11 @@ import pytest
 pytest.importorskip("pyspark")
 
 from kafkacompat.pipeline import recomputing
+from kafkacompat.pipeline._tests.conftest import Records
 from kafkacompat.pipeline.failure import PipelineFailed
+from kafkacompat.pipeline.job import Table
+from kafkacompat.pipeline.options import RunOptions
+from kafkacompat.pipeline.queries import JOBS
 from kafkacompat.pipeline.recomputing import (
     Batch,
     Range,
@@ -104,6 +108,21 @@ def test_rows_of_sessions_are_known_by_their_plan(spark: SparkSession) -> None:
     windows = events.groupBy(F.window("event_time", "5 minutes").alias("window"), "user").count()
     assert is_of_sessions(sessions.select("user", ends))
     assert not is_of_sessions(windows.select("user", ends))
+
+
+def test_a_backfill_can_compute_all_of_our_tables_but_sessions(records: Records) -> None:
+    """A column that needs sessions, or a key without the end of a window, would take a table out of `pipeline backfill`."""
+    options = RunOptions(jobs=tuple(JOBS), checkpoint="", output="")
+    refused = []
+    for job in JOBS.values():
+        queries = {query.table: query for query in job.queries}
+        for sink in job.sinks:
+            if isinstance(sink, Table):
+                query = queries[sink.name]
+                rows = query.build(records(query.reads[0]), options)
+                if is_of_sessions(rows) or end_of(rows.columns, is_keyed=bool(sink.key)) is None:
+                    refused.append(sink.name)
+    assert refused == ["activity/sessions"], "docs/reference/pipeline.md says which tables a backfill refuses"
 
 
 def test_dates_whose_rows_differ_are_found(spark: SparkSession, tmp_path: Path) -> None:

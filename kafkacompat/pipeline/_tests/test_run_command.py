@@ -497,6 +497,13 @@ def test_what_is_late_is_judged_over_the_last_batches_with_records() -> None:
     assert (report["recent_late"], report["recent_kept"]) == (0, 30)
 
 
+def test_what_is_kept_counts_over_all_checks_for_duplicates() -> None:
+    """A query may check the events of each input by itself, and some inputs have none in a batch."""
+    checks = [{"operatorName": "dedupeWithinWatermark", "numRowsUpdated": kept} for kept in (0, 3, 4)]
+    assert progress.kept(told(1, 0, stateOperators=[{"operatorName": "stateStoreSave"}, *checks])) == 7
+    assert progress.kept(told(1, 0, numInputRows=9, stateOperators=[])) == 9
+
+
 def test_reports_that_cannot_be_written_do_not_end_the_run() -> None:
     """Nobody listens at this address. The bound of the queue is reached, and the run says so once."""
     pytest.importorskip("confluent_kafka")

@@ -254,7 +254,7 @@ def test_the_generator_asks_a_broker_that_is_back_within_about_a_second(
 
 
 def test_what_the_collector_tells_names_what_it_could_not_ship() -> None:
-    usual = Figures(1, 2, 3, 4, 5, 0, 0, 0, 0, 0, 0, 0, 0, None)
+    usual = Figures(1, 2, 3, 4, 5, 0, 0, 0, 0, 0, 0, 0, 0, None, 0)
     assert described(usual, None) == "2 lines, 0.0 MB shipped, lag 4 bytes in 1 files, 5 bytes in flight"
     told = described(
         usual._replace(truncations=2, unread_at_truncation_bytes=3000, given_up_bytes=77, beyond_files=8), 1.0
@@ -289,7 +289,7 @@ def test_the_limit_of_open_files_is_raised_as_far_as_it_goes(
 
 def test_more_files_than_the_bound_are_warned_of_once_a_time(capsys: pytest.CaptureFixture[str]) -> None:
     teller = Teller(1e9, Terminal(lambda: None))
-    figures = Figures(1, 2, 3, 4, 5, 0, 0, 0, 0, 0, 0, 0, 0, None)
+    figures = Figures(1, 2, 3, 4, 5, 0, 0, 0, 0, 0, 0, 0, 0, None, 0)
     for beyond in (0, 1, 2, 0, 1):
         teller.tell(figures._replace(beyond_files=beyond))
     assert capsys.readouterr().err.count("more than 1000 files are held open") == 2

@@ -116,6 +116,8 @@ class Followed:
         self.device = device
         self.inode = inode
         self.path = path
+        """The name under which it was found first, which is in the source of its lines. After a rotation the file in its place has
+        the same, so only the identity tells them apart."""
         self.identity: str | None = None
         self.fingerprint: str | None = None
         self.named = True

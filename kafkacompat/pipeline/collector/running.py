@@ -31,7 +31,8 @@ RECORD_WAIT_S: Final = 5.0
 
 
 class Figures(NamedTuple):
-    """The collector's figures. They are sums since its start, except for the lag and the amount in flight."""
+    """The collector's figures. They are sums since its start, except for the lag and the amount in flight. No field has a default,
+    so that files and streams each give it."""
 
     files: int
     lines: int
@@ -53,7 +54,7 @@ class Figures(NamedTuple):
     beyond_files: int
     """Files held open beyond the maximum, because of lines that are not shipped."""
     trouble: str | None
-    lost_files: int = 0
+    lost_files: int
     """Files that the previous run began and that were not found again, either as they were or compressed."""
 
 
@@ -93,6 +94,7 @@ def stream_figures(shipper: Shipper, unfinished_bytes: int, trouble: str | None)
         refused_files=0,
         beyond_files=0,
         trouble=shipper.trouble or trouble,
+        lost_files=0,
     )
 
 
