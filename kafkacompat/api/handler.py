@@ -32,6 +32,9 @@ T = TypeVar("T")
 
 ParsePlain = Callable[[Any, memoryview, int, int], Any | None]
 """(node, frame, position of the body, version) -> the request in a form of its own, or None if it is not plain."""
+AnswerPlain = Callable[[Any, Any], "tuple[bytes | bytearray, int] | None"]
+"""(node, plain request) -> its encoded response and how many results without an error that has, or None if `function` must go on
+from there."""
 SLICES_PATIENCE_MS = 30_000
 """As long as Kafka's clients wait for an answer (request.timeout.ms), and its share coordinator is looked for."""
 
@@ -120,6 +123,9 @@ class Handler:
     parse_plain: ParsePlain | None = None
     """Reads a plain request, of any size, within one step of the loop, in the place of the decoder. `function` and
     `error_response` take its result as well."""
+    answer_plain: AnswerPlain | None = None
+    """Carries out a plain request of a sender without quotas, and answers it if that needs nothing else to be known of the sender.
+    `function` raises what it raised. Nothing that this class says of a function holds a plain request back."""
     is_served: Callable[[Any], bool] | None = None
     """Whether the node serves the API now: its protocol may be disabled. If not, the response is UNSUPPORTED_VERSION, also
     to a sender without rights. None if it is always served."""

@@ -27,7 +27,7 @@ from kafkacompat.controller.image import endpoints_of
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.ids import TopicPartition
 from kafkacompat.partition.service import ProduceResult
-from kafkacompat.records.plain_produce import PlainProduce, packed_answer, parse_produce
+from kafkacompat.records.plain_produce import NOT_TRIED, PlainProduce, packed_answer, parse_produce
 from kafkacompat.records.validate import PARTITION_UNITS, Allowance, TooMuchAtOnce, refusal_at_sight
 from kafkacompat.security.acl import AclOperation, ResourceType
 from kafkacompat.tasks import TURN_COST, Pace, Work, at_once, in_turns, pause
@@ -362,9 +362,26 @@ def _refused(request: ProduceRequest, code: ErrorCode, pace: Pace) -> Work[Produ
     return ProduceResponse(responses=responses)
 
 
+def answer_plain(node: Node, request: PlainProduce) -> tuple[bytes | bytearray, int] | None:
+    try:
+        appended = request.appended = node.partitions.append_plain(request)
+    except Exception as error:
+        request.appended = error
+        return None
+    if appended is None or appended.ends or not request.acks:
+        return None
+    results = appended.results
+    packed = packed_answer(request.version, request.topics, results)
+    return None if packed is None else (packed, len(results))
+
+
 def append_plain(node: Node, context: RequestContext, request: PlainProduce) -> PlainAnswer | None:
     """None, before any effect, if the request must take the other way."""
-    appended = node.partitions.append_plain(request)
+    appended = request.appended
+    if appended is NOT_TRIED:
+        appended = node.partitions.append_plain(request)
+    elif isinstance(appended, Exception):
+        raise appended
     if appended is None:
         return None
     results, ends = appended
@@ -783,4 +800,11 @@ def is_transactional(records: Any) -> bool:
     return first_batch(records) is FirstBatch.TRANSACTIONAL
 
 
-HANDLER = Handler(handle, error_response, blocks=False, waits_at_will=True, parse_plain=parse_plain)
+HANDLER = Handler(
+    handle,
+    error_response,
+    blocks=False,
+    waits_at_will=True,
+    parse_plain=parse_plain,
+    answer_plain=answer_plain,
+)

@@ -100,6 +100,27 @@ class ReceiveBuffer:
             return self._view[end : min(self.start + wanted, len(self._buffer))]
         return self._view[end:]
 
+    def empty_room(self) -> memoryview:
+        """The same while nothing waits and no returned frame is in use."""
+        capacity = len(self._buffer)
+        if self.end == capacity or self._busy or capacity > RETAINED_BYTES_MAX:
+            room = self.room(hold=False)
+            assert room is not None
+            return room
+        self.start = self.end = 0
+        return self._view
+
+    def only_frame(self, received: int) -> memoryview | None:
+        """Take bytes received into `empty_room`: the frame if they are one whole frame of a size that any request may have. If not,
+        they wait."""
+        self.end = received
+        if received > 4:
+            size: int = _SIZE.unpack_from(self._buffer)[0]
+            if size == received - 4 and size <= self._max_other_bytes:
+                self.start = received
+                return self._view[4:received]
+        return None
+
     def unviewed_room(self) -> memoryview:
         """The place for the next bytes while any frame may still be in use: bytes with an external view are left to
         its holder.

@@ -60,10 +60,13 @@ class PlainAllowance(Allowance):
     unpacked_bytes = Allowance.unpacked_bytes // 2
 
 
+NOT_TRIED = object()
+
+
 class PlainProduce:
     """A request whose batches are valid as far as no topic's settings are concerned, but for those that were not read."""
 
-    __slots__ = ("acks", "frame", "position", "timeout_ms", "topics", "units", "version")
+    __slots__ = ("acks", "appended", "frame", "position", "timeout_ms", "topics", "units", "version")
 
     def __init__(
         self,
@@ -84,6 +87,8 @@ class PlainProduce:
         self.units = units
         """Units of an Allowance that are left for batches that were not read."""
         self.topics = topics
+        self.appended: Any = NOT_TRIED
+        """What came of its appends: the results, None if it has to take another way, or what they raised."""
 
     def allowance(self) -> PlainAllowance | None:
         """For its batches that were not read. None if they have more bytes than it allows."""

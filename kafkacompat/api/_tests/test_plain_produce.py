@@ -60,13 +60,24 @@ OF_PACKING = {"compression_gzip_level", "compression_lz4_level", "compression_zs
 """Settings that are read for batches that a topic packs again, of which there are some above."""
 
 
-def world(**options: Any) -> Api:
+def world(is_timed: bool = True, **options: Any) -> Api:
+    """`is_timed`: times are taken of each request, as of the first ones of a node. A plain request of which none are taken is
+    answered before anything else is known of it."""
     made = Api(*[topic_image(name, 2) for name in TOPICS], **options)
     for name, config in TOPICS.items():
         for index in range(2):
             made.world.log(name, index).config = config
     made.dispatcher = ApiDispatcher(made.node, pauseless(made.world.time), meters=RequestMeters())
+    if not is_timed:
+        take_no_times(made)
     return made
+
+
+def take_no_times(api: Api) -> None:
+    for version in ALL_VERSIONS:
+        meter = api.dispatcher._route(0, version).meter
+        if meter is not None:
+            meter.mask = -1
 
 
 def answered(api: Api, frame: bytearray) -> Any:
@@ -102,8 +113,9 @@ def state(api: Api) -> Any:
                     [getattr(core.traffic, counter) for counter in TopicTraffic.__slots__],
                 )
             )
-    (route,) = [each for key, each in api.dispatcher._routes.items() if key[0] == 0][:1] or [None]
-    return found, None if route is None else (route.meter.requests, list(route.meter.errors))
+    meters = [route.meter for key, route in api.dispatcher._routes.items() if key[0] == 0]
+    counted = sorted((meter.kind.name, meter.requests) for meter in meters if meter.requests)
+    return found, counted, [list(meter.errors) for meter in meters[:1] if any(meter.errors)]
 
 
 def vars_of(each: Any) -> Any:
@@ -159,9 +171,9 @@ def some_requests(draw: st.DrawFn) -> list[tuple[ProduceRequest, int]]:
 
 
 @settings(max_examples=150, deadline=None)
-@given(some_requests())
-def test_both_ways_answer_and_append_the_same(sent: list[tuple[ProduceRequest, int]]) -> None:
-    short, usual = world(), world()
+@given(some_requests(), st.booleans())
+def test_both_ways_answer_and_append_the_same(sent: list[tuple[ProduceRequest, int]], is_timed: bool) -> None:
+    short, usual = world(is_timed), world()
     frames = [short.frame(each, version) for each, version in sent]
     with pytest.MonkeyPatch.context() as patch:
         answers = [answered(short, frame) for frame in frames]
@@ -247,8 +259,8 @@ def test_a_disk_that_fails_in_the_middle_is_told_for_its_partitions(
 ) -> None:
     """The first partition keeps its records. The directory fails with the second one, and the third is on it too."""
     answers = []
-    for is_short in (True, False):
-        api = world()
+    for is_short, is_timed in ((True, True), (True, False), (False, True)):
+        api = world(is_timed)
         first, log = api.world.log("plain", 0), api.world.log("compacted", 0)
         with pytest.MonkeyPatch.context() as patch:
             if not is_short:
@@ -260,17 +272,19 @@ def test_a_disk_that_fails_in_the_middle_is_told_for_its_partitions(
             answers.append(answered(api, api.frame(of("plain", "compacted", "small", api=api), 9)))
         assert (first.log_end_offset, log.log_end_offset) == (earlier + 1, earlier)
         assert log.segments[-1]._may_have_left_bytes
-    assert answers[0] == answers[1]
-    assert taken == [True] * (earlier + 1)
+    assert answers[0] == answers[1] == answers[2]
+    assert taken == [True] * (earlier + 2)
 
 
 def test_a_follower_is_waited_for_and_the_frame_is_let_go(taken: list[bool]) -> None:
     answers = []
-    for is_short in (True, False):
+    for is_short, is_timed in ((True, True), (True, False), (False, True)):
         api = Api(
             topic_image("t", {0: partition_image(replicas=(1, 2), isr=(1, 2)), 1: partition_image()}),
             brokers=[broker_image(1), broker_image(2)],
         )
+        if is_timed:
+            api.dispatcher = ApiDispatcher(api.node, pauseless(api.world.time), meters=RequestMeters())
         batch = build_batch([Record(0, START_MS, b"k", b"v")])
         asked = request(("t", 0, batch), api=api, acks=-1)
         asked.topic_data[0].partition_data.append(PartitionProduceData(index=1, records=batch))
@@ -283,8 +297,8 @@ def test_a_follower_is_waited_for_and_the_frame_is_let_go(taken: list[bool]) -> 
         assert not answer.blocks
         api.world.manager.follower_fetched(api.world.manager.by_name[TopicPartition("t", 0)], 2, 1)
         answers.append(b"".join(map(bytes, answer.reply.result())))
-    assert answers[0] == answers[1]
-    assert taken == [True]
+    assert answers[0] == answers[1] == answers[2]
+    assert taken == [True, True]
 
 
 def test_a_wait_keeps_no_view_of_the_receive_buffer() -> None:
@@ -300,10 +314,24 @@ def test_a_wait_keeps_no_view_of_the_receive_buffer() -> None:
     frame.clear()  # raises while a view of it lives
 
 
-def test_a_bug_in_the_walk_is_answered_for_each_partition(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("acks", [-1, 1])
+def test_a_usual_request_without_times_needs_nothing_but_its_bytes(
+    monkeypatch: pytest.MonkeyPatch, acks: int
 ) -> None:
-    api = world()
+    api, usual = world(is_timed=False), world()
+    frame = api.frame(of("plain", "compacted", acks=acks, api=api), 9)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delattr(dispatch, "RequestContext")
+        answer = answered(api, bytearray(frame))
+    assert answer == answered(usual, bytearray(frame))
+    assert state(api) == state(usual)
+
+
+@pytest.mark.parametrize("is_timed", [True, False])
+def test_a_bug_in_the_walk_is_answered_for_each_partition(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, is_timed: bool
+) -> None:
+    api = world(is_timed)
 
     def fails(*arguments: Any) -> None:
         raise ZeroDivisionError

@@ -56,6 +56,24 @@ async def test_requests_are_answered_in_order_however_they_are_torn() -> None:
     assert dispatcher.requests == bodies
 
 
+async def test_a_frame_that_begins_after_full_buffers_is_waited_for() -> None:
+    """The buffer is filled to its end by whole requests, and is empty when half of the next one comes."""
+    dispatcher = ScriptedDispatcher()
+    body = b"x" * 1020
+    count = INITIAL_BYTES // len(framed(body))
+    assert count * len(framed(body)) == INITIAL_BYTES
+    async with serving(dispatcher) as server:
+        stream = await dial(server)
+        for _ in range(3):
+            await stream.send_all(framed(b"alone"))
+            assert await receive_frame(stream) == b"alone"
+            await stream.send_all(framed(body) * count + framed(body)[:500])
+            for _ in range(count):
+                assert await receive_frame(stream) == body
+            await stream.send_all(framed(body)[500:])
+            assert await receive_frame(stream) == body
+
+
 async def test_a_frame_larger_than_the_buffer_arrives_whole() -> None:
     dispatcher = ScriptedDispatcher()
     large = os.urandom(3 * 1024 * 1024)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+from itertools import accumulate
 
 import pytest
 from hypothesis import given
@@ -24,20 +25,32 @@ from kafkacompat.wire.errors import WireError
 @given(
     bodies=st.lists(st.binary(max_size=40_000), max_size=12),
     cuts=st.lists(st.integers(1, 70_000), min_size=1, max_size=40),
+    asks_alone=st.booleans(),
+    ends_at_frames=st.booleans(),
 )
-def test_the_buffer_gives_back_the_frames_it_was_fed(bodies: list[bytes], cuts: list[int]) -> None:
+def test_the_buffer_gives_back_the_frames_it_was_fed(
+    bodies: list[bytes], cuts: list[int], asks_alone: bool, ends_at_frames: bool
+) -> None:
+    """`asks_alone`: by the methods for a frame that comes alone, whenever nothing waits."""
     buffer = ReceiveBuffer(40_000)
+    ends = list(accumulate(len(body) + 4 for body in bodies))
     stream = b"".join(map(framed, bodies))
     received: list[bytes] = []
     position = turn = 0
     while position < len(stream):
-        room = buffer.room(hold=False)
+        is_alone = asks_alone and not len(buffer)
+        room = buffer.empty_room() if is_alone else buffer.room(hold=False)
         assert room
-        count = min(len(room), cuts[turn % len(cuts)], len(stream) - position)
+        stop = next(end for end in ends if end > position) if ends_at_frames else len(stream)
+        count = min(len(room), cuts[turn % len(cuts)], stop - position)
         turn += 1
         room[:count] = stream[position : position + count]
-        buffer.end += count
         position += count
+        if not is_alone:
+            buffer.end += count
+        elif (frame := buffer.only_frame(count)) is not None:
+            received.append(bytes(frame))
+            assert not len(buffer)
         while buffer.has_frame():
             frame = buffer.next_frame()
             assert frame is not None

@@ -1,0 +1,216 @@
+"""A connection that rests answers a request that comes alone in the same way as in a turn: the same bytes, calls and counts,
+however the requests are cut, whatever comes between them, and however it ends."""
+
+from __future__ import annotations
+
+import random
+import struct
+from typing import Any
+
+import pytest
+
+from kafkacompat.net import connection as module
+from kafkacompat.net._tests.helpers import ScriptedDispatcher, framed
+from kafkacompat.net.connection import Connection
+from kafkacompat.net.poller import READ, WRITE
+from kafkacompat.net.settings import NetworkSettings
+from kafkacompat.ports.dispatcher import CloseConnection, ConnectionInfo, Reply
+
+Step = tuple[Any, ...]
+FRAME_BYTES_MAX = 200_000
+OTHER_BYTES_MAX = 3000
+WORDS = [b"park", b"later", b"silent", b"mute", b"parts", b"large"] + [b"usual"] * 14
+ENDINGS = [b"garbage", b"last", b"bug", b"drain", b"close"]
+
+
+class Socket:
+    def __init__(self) -> None:
+        self.inbox = b""
+        self.has_end = self.has_failed = self.is_closed = False
+        self.sent = b""
+        self.room = 1 << 30
+
+    def fileno(self) -> int:
+        return 7
+
+    def recv_into(self, buffer: memoryview) -> int:
+        if self.has_failed:
+            raise ConnectionResetError
+        count = min(len(buffer), len(self.inbox))
+        if not count and not self.has_end:
+            raise BlockingIOError
+        buffer[:count], self.inbox = self.inbox[:count], self.inbox[count:]
+        return count
+
+    def send(self, data: Any, flags: int = 0) -> int:
+        count = min(self.room, len(data))
+        if not count:
+            raise BlockingIOError
+        self.room -= count
+        self.sent += bytes(data[:count])
+        return count
+
+    def sendmsg(self, buffers: Any, *_: Any) -> int:
+        return self.send(b"".join(map(bytes, buffers)))
+
+    def setsockopt(self, *_: Any) -> None: ...
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class World:
+    """The host of one connection. It gives turns, and tells of events until nothing is left to do."""
+
+    def __init__(self) -> None:
+        self.clock: Any = self
+        self.workers: Any = None
+        self.memory = None
+        self.settings = NetworkSettings()
+        self.dispatcher = ScriptedDispatcher()
+        self.in_line = False
+        self.watched = 0
+        self.socket = Socket()
+        info = ConnectionInfo(1, "PLAINTEXT", "127.0.0.1", 5)
+        self.connection = Connection(self.socket, info, self, FRAME_BYTES_MAX, OTHER_BYTES_MAX)
+        self.connection.start()
+        self.dispatcher.answers |= {
+            b"mute": self._mute,
+            b"parts": lambda frame: [b"one ", b"other"],
+            b"large": lambda frame: [b"x" * 70_000],
+            b"last": self._last,
+            b"bug": self._bug,
+            b"drain": self._drain,
+            b"close": self._close,
+        }
+
+    def monotonic_ms(self) -> int:
+        return 0
+
+    def take_turn_soon(self, connection: Connection) -> None:
+        self.in_line = True
+
+    def watch(self, fd: int, connection: Connection, before: int, now: int) -> None:
+        self.watched = now
+
+    def closed(self, connection: Connection) -> None: ...
+
+    def _mute(self, frame: memoryview) -> Reply:
+        self.connection.mute(5)
+        return [framed(b"muted")]
+
+    def _last(self, frame: memoryview) -> Reply:
+        raise CloseConnection("told to", [b"good-bye"])
+
+    def _bug(self, frame: memoryview) -> Reply:
+        raise ZeroDivisionError
+
+    def _drain(self, frame: memoryview) -> Reply:
+        self.connection.drain()
+        return [b"drained"]
+
+    def _close(self, frame: memoryview) -> Reply:
+        self.connection.close()
+        return [b"never"]
+
+    def take(self, step: Step) -> None:
+        name, *arguments = step
+        if name == "bytes":
+            self.socket.inbox += arguments[0]
+        elif name == "room":
+            self.socket.room = arguments[0]
+        elif name == "end":
+            self.socket.has_end = True
+        elif name == "failure":
+            self.socket.has_failed = True
+        elif name == "resolve":
+            pending = list(self.dispatcher.pending)
+            if pending:
+                self.dispatcher.resolve(pending[arguments[0] % len(pending)])
+        else:
+            getattr(self.connection, name)(*arguments)
+        self._settle()
+
+    def _settle(self) -> None:
+        for _ in range(100):
+            sock = self.socket
+            if self.in_line:
+                self.in_line = False
+                self.connection.turn()
+            elif self.watched & READ and (sock.inbox or sock.has_end or sock.has_failed):
+                self.connection.readable()
+            elif self.watched & WRITE and sock.room:
+                self.connection.writable()
+            else:
+                return
+
+    def seen(self) -> Any:
+        made, counts = self.connection, self.connection._replies.counts
+        return (
+            self.socket.sent,
+            self.socket.is_closed,
+            self.watched,
+            self.dispatcher.requests,
+            len(self.dispatcher.closed),
+            (made.requests_in_flight, made.unsent_bytes),
+            [getattr(counts, name) for name in ("received_bytes", "sent_bytes", "requests", "responses")],
+        )
+
+
+def some_bytes(draw: random.Random) -> bytes:
+    data = b""
+    for number in range(draw.choice([1, 1, 1, 2, 3, 20])):
+        word = draw.choice(ENDINGS if draw.random() < 0.01 else WORDS)
+        body = b"%s %d %d " % (word, number, draw.randrange(1 << 30)) + b"." * draw.choice([0, 7, 1000, 2900])
+        if draw.random() < 0.1:
+            body = b"\0\0" + b"." * draw.choice([4000, 8186, 30_000, 140_000])
+        size = draw.choice([-1, 3001, 1 << 30]) if draw.random() < 0.005 else len(body)
+        data += struct.pack(">i", size) + body
+    return data
+
+
+def some_steps(draw: random.Random) -> list[Step]:
+    steps: list[Step] = []
+    for _ in range(draw.randint(3, 30)):
+        kind = draw.random()
+        if kind < 0.6:
+            data = some_bytes(draw)
+            while data:
+                cut = len(data) if draw.random() < 0.6 else draw.choice([1, 4, 512, 8192])
+                steps.append(("bytes", data[:cut]))
+                data = data[cut:]
+        elif kind < 0.8:
+            steps.append(("resolve", draw.randrange(6)))
+        elif kind < 0.9:
+            steps.append(("room", draw.choice([0, 1, 10, 66_000, 1 << 30, 1 << 30])))
+        else:
+            steps.append(
+                draw.choice(
+                    [("unmute",)] * 3
+                    + [("shrink",)] * 2
+                    + [("mute", 9), ("limit_frames", FRAME_BYTES_MAX, 50), ("drain",), ("end",), ("failure",)]
+                )
+            )
+    return [*steps, ("room", 1 << 30), ("unmute",), *[("resolve", 0)] * 8]
+
+
+def test_resting_changes_nothing_but_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "monotonic", lambda: 0.0)  # a turn that ends by its time would show
+    alone = 0
+    answer_alone = Connection._answer_alone
+
+    def counted(connection: Connection) -> bool:
+        nonlocal alone
+        alone += 1
+        return answer_alone(connection)
+
+    for seed in range(400):
+        steps = some_steps(random.Random(seed))
+        resting, never = World(), World()
+        for number, step in enumerate(steps):
+            monkeypatch.setattr(Connection, "_answer_alone", counted)
+            resting.take(step)
+            monkeypatch.setattr(Connection, "_answer_alone", lambda connection: False)
+            never.take(step)
+            assert resting.seen() == never.seen(), f"seed {seed}, step {number}"
+    assert alone > 300
