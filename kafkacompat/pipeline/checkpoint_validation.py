@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.file_systems import lock, names_in, read_text, write_text
@@ -31,6 +31,8 @@ from kafkacompat.pipeline.table_formats import NONE, TABLE_FORMATS, last_batch, 
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+BEGINNING: Final = "Use the same or, to start again, empty folders for --checkpoint and --output"
 
 
 def checkpoint_of(query: Query, options: RunOptions) -> str:
@@ -118,6 +120,25 @@ def jobs_locked(session: SparkSession, options: RunOptions, wait: Callable[[floa
         yield
 
 
+def require_same_job(session: SparkSession, now: Manifest, options: RunOptions) -> Manifest | None:
+    """Return the manifest of the job's checkpoint, or None if it has none. Raises PipelineFailed unless it was started with
+    these settings and on this cluster. The ids of topics are not compared, so the topics need not exist."""
+    place = _manifest(now, options)
+    text = read_text(session, place)
+    if text is None:
+        return None
+    try:
+        kept = decode(text)
+    except ManifestUnreadable as error:
+        raise PipelineFailed(f"manifest {place} cannot be read: {error}") from None
+    found = difference(kept, now)
+    if found is not None:
+        raise PipelineFailed(
+            f"checkpoint {options.checkpoint} of job {now.job} cannot be continued: {found}. {BEGINNING}"
+        )
+    return kept
+
+
 def require_same_run(
     session: SparkSession,
     now: Manifest,
@@ -131,23 +152,12 @@ def require_same_run(
     A new checkpoint gets this manifest. With `--ignore-data-loss`, a topic that was deleted and created again is
     accepted.
     """
-    place = f"{_checkpoint(options)}/{now.job}.manifest.json"
-    beginning = "Use the same or, to start again, empty folders for --checkpoint and --output"
-    text = read_text(session, place)
-    if text is None:
+    kept = require_same_job(session, now, options)
+    if kept is None:
         if any(_planned(session, query, options) != NONE for query in queries):
             older = f"checkpoint {options.checkpoint} of job {now.job} has no manifest"
             say(f"{older}; this run assumes that its settings, cluster and topics are the same")
     else:
-        try:
-            kept = decode(text)
-        except ManifestUnreadable as error:
-            raise PipelineFailed(f"manifest {place} cannot be read: {error}") from None
-        found = difference(kept, now)
-        if found is not None:
-            raise PipelineFailed(
-                f"checkpoint {options.checkpoint} of job {now.job} cannot be continued: {found}. {beginning}"
-            )
         if (upgraded := upgrade(kept, now)) is not None:
             say(f"checkpoint {options.checkpoint} of job {now.job}: {upgraded}")
         anew = topics_made_anew(kept, now)
@@ -163,7 +173,7 @@ def require_same_run(
             )
         if kept == now:
             return
-    write_text(session, place, encode(now))
+    write_text(session, _manifest(now, options), encode(now))
 
 
 def _written(session: SparkSession, query: Query, options: RunOptions) -> int:
@@ -176,6 +186,10 @@ def _written(session: SparkSession, query: Query, options: RunOptions) -> int:
 
 def _planned(session: SparkSession, query: Query, options: RunOptions) -> int:
     return last_batch(names_in(session, f"{checkpoint_of(query, options)}/offsets"))
+
+
+def _manifest(now: Manifest, options: RunOptions) -> str:
+    return f"{_checkpoint(options)}/{now.job}.manifest.json"
 
 
 def _checkpoint(options: RunOptions) -> str:

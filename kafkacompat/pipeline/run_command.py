@@ -45,6 +45,7 @@ from kafkacompat.pipeline.topics import (
     CONFIGS,
     DEFAULT_PARTITIONS,
     LOGS_RAW,
+    cluster_of,
     create_missing,
     identity_of,
     plans,
@@ -370,8 +371,8 @@ def require_registry(jobs: list[Job], options: RunOptions) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Check the requirements, cheapest first; create topics; start Spark; run until a signal or, with an option, until
-    caught up."""
+    """Check the requirements, cheapest first; start Spark; create topics unless a checkpoint belongs to another run; run until a
+    signal or, with an option, until caught up."""
     options = options_of(arguments)
     require_extra("spark", "pyspark", "confluent_kafka")
     require_java()
@@ -382,7 +383,12 @@ def run(arguments: argparse.Namespace) -> int:
     require_writable(options.checkpoint, "checkpoint")
     # Imported here, because these modules need pyspark.
     from kafkacompat.pipeline.checkpoint_files import choose_checkpoint_files
-    from kafkacompat.pipeline.checkpoint_validation import format_of, jobs_locked, require_same_run
+    from kafkacompat.pipeline.checkpoint_validation import (
+        format_of,
+        jobs_locked,
+        require_same_job,
+        require_same_run,
+    )
     from kafkacompat.pipeline.groups import GroupCommits
     from kafkacompat.pipeline.runner import Run, StopRequest
     from kafkacompat.pipeline.table_formats import TABLE_FORMATS
@@ -392,16 +398,8 @@ def run(arguments: argparse.Namespace) -> int:
     say = Terminal(stop.ask).say
     # The locks are released last: a query that did not stop in time may write until the session has stopped.
     with _progress_file(options.progress) as progress, contextlib.ExitStack() as held:
-        names = [name for job in jobs for name in (*job.inputs_of(options), *job.outputs)]
-        configs = {name: config for job in jobs for name, config in job.configs.items()}
-        planned = plans(names, arguments.partitions, arguments.replication, configs)
-        created = create_missing(options.bootstrap, planned)
-        if created:
-            say(f"created topics {', '.join(sorted(created))}")
-        read = {job.name: list(job.inputs_of(options)) for job in jobs}
-        cluster_id, topic_ids = identity_of(
-            options.bootstrap, [name for names in read.values() for name in names]
-        )
+        # A broker that does not answer is known before Spark starts.
+        cluster_id = cluster_of(options.bootstrap)
         tables = [query for job in jobs for query in job.queries if query.table is not None]
         formats = {format_of(query, options) for query in tables}
         session = start_session(options, formats)
@@ -411,6 +409,16 @@ def run(arguments: argparse.Namespace) -> int:
             held.enter_context(jobs_locked(session, options, stop.wait))
             if stop.is_set:
                 return 0
+            for job in jobs:
+                require_same_job(session, manifest_of(job, options, cluster_id, {}), options)
+            names = [name for job in jobs for name in (*job.inputs_of(options), *job.outputs)]
+            configs = {name: config for job in jobs for name, config in job.configs.items()}
+            planned = plans(names, arguments.partitions, arguments.replication, configs)
+            created = create_missing(options.bootstrap, planned)
+            if created:
+                say(f"created topics {', '.join(sorted(created))}")
+            read = {job.name: list(job.inputs_of(options)) for job in jobs}
+            _, topic_ids = identity_of(options.bootstrap, [name for names in read.values() for name in names])
             for job in jobs:
                 ids = {name: topic_ids[name] for name in read[job.name]}
                 manifest = manifest_of(job, options, cluster_id, ids)

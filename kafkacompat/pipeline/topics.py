@@ -9,10 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafkacompat.pipeline.failure import PipelineFailed, require_extra
 from kafkacompat.security.cluster_address import ClusterAddress
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 LOGS_RAW: Final = "logs.raw"
 LOGS_REJECTED: Final = "logs.rejected"
@@ -155,10 +158,7 @@ def create_missing(
     from confluent_kafka.cimpl import NewTopic
 
     admin = AdminClient({**bootstrap.librdkafka(), "log_level": 0, "client.id": "kafkacompat-pipeline"})
-    try:
-        present = set(admin.list_topics(timeout=timeout_s).topics)
-    except KafkaException as error:
-        raise PipelineFailed(f"no broker answers at {bootstrap}: {error.args[0].str()}") from None
+    present = _metadata(admin, bootstrap, timeout_s).topics
     missing = [plan for plan in topics if plan.name not in present]
     if not missing:
         return []
@@ -181,6 +181,23 @@ def create_missing(
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise PipelineFailed(f"topic {name} cannot be created: {error.args[0].str()}") from None
     return created
+
+
+def cluster_of(bootstrap: ClusterAddress, timeout_s: float = DEFAULT_TIMEOUT_S) -> str:
+    """Return the cluster's id. Raises PipelineFailed if no broker answers at `bootstrap` within timeout_s."""
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({**bootstrap.librdkafka(), "log_level": 0, "client.id": "kafkacompat-pipeline"})
+    return str(_metadata(admin, bootstrap, timeout_s).cluster_id)
+
+
+def _metadata(admin: AdminClient, bootstrap: ClusterAddress, timeout_s: float) -> ClusterMetadata:
+    from confluent_kafka import KafkaException
+
+    try:
+        return admin.list_topics(timeout=timeout_s)
+    except KafkaException as error:
+        raise PipelineFailed(f"no broker answers at {bootstrap}: {error.args[0].str()}") from None
 
 
 def identity_of(

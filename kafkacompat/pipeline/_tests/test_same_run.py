@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from kafkacompat.pipeline import file_systems
-from kafkacompat.pipeline.checkpoint_validation import jobs_locked, require_same_run
+from kafkacompat.pipeline.checkpoint_validation import jobs_locked, require_same_job, require_same_run
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.job import Job
 from kafkacompat.pipeline.manifest import Manifest, manifest_of
@@ -73,6 +73,9 @@ def test_a_newer_version_of_a_job_goes_on_once_and_the_older_one_no_more(
     assert "state_version 1 becomes 2" in said[0]
     with pytest.raises(PipelineFailed, match=r"state_version is 2, .* state_version 1, which is older"):
         run(LOGS)
+    # The same is said before a run has created its topics.
+    with pytest.raises(PipelineFailed, match=r"state_version is 2, .* state_version 1, which is older"):
+        require_same_job(spark, manifest_of(LOGS, options, "cluster", {}), options)
 
 
 def test_a_topic_made_anew_is_gone_on_with_only_if_asked(spark: SparkSession, options: RunOptions) -> None:
