@@ -6,6 +6,7 @@ The connector is installed as Spark users install it, by spark.jars.packages. It
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     except ImportError as error:
         raise MissingTool("pyspark is not installed") from error
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    # Python workers read Avro and Protobuf by this package.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     folder = tmp_path_factory.mktemp("spark")
     settings = {
         "spark.jars.packages": connector(),
