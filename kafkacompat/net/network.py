@@ -6,7 +6,7 @@ Code outside of trio's coroutines starts asynchronous work here. Everything runs
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -23,7 +23,7 @@ from kafkacompat.net.server import Server, Throttles
 from kafkacompat.net.settings import ChannelSettings, NetworkSettings
 from kafkacompat.ports import Clock, Timers, Workers
 from kafkacompat.ports.dispatcher import ConnectionInfo, Dispatcher, Pending, Reply
-from kafkacompat.ports.network import ListenerReading, MemoryReading, TlsTerms
+from kafkacompat.ports.network import ChangingStores, ListenerReading, MemoryReading, TlsTerms
 from kafkacompat.security.sasl_client import NO_SECURITY, ClientSecurity
 
 _log = logging.getLogger(__name__)
@@ -55,6 +55,7 @@ class TrioNetwork:
         self._throttles = Throttles(clock, timers)
         self._replies = replies
         self._tls = tls
+        self._dialled = [each.stores for each in (brokers, controllers) if each.stores is not None]
         self._descriptors = descriptors or Descriptors()
         self._wait = wait
         settings = ChannelSettings.from_config(config)
@@ -79,7 +80,7 @@ class TrioNetwork:
             self._throttles,
             self._wait,
         )
-        return TrioSocketServer(self._nursery, server, self._tls, self._replies)
+        return TrioSocketServer(self._nursery, server, self._tls, self._replies, self._dialled)
 
     def own_name(self, endpoints: Iterable[EndPoint]) -> Deferred[str]:
         return later(self._nursery, partial(own_name, tuple(endpoints)))
@@ -92,12 +93,18 @@ class TrioSocketServer:
     """ports.SocketServer."""
 
     def __init__(
-        self, nursery: trio.Nursery, server: Server, tls: Mapping[str, TlsTerms], workers: Workers
+        self,
+        nursery: trio.Nursery,
+        server: Server,
+        tls: Mapping[str, TlsTerms],
+        workers: Workers,
+        dialled: Sequence[ChangingStores] = (),
     ) -> None:
-        """`workers` read changed stores."""
+        """`workers` read changed stores. `dialled`: those of the connections to other nodes."""
         self._nursery = nursery
         self._server = server
         self._tls = tls
+        self._dialled = dialled
         self._workers = workers
         self._newest: ServerConfig | None = None
         self._bound: frozenset[str] = frozenset()
@@ -111,7 +118,7 @@ class TrioSocketServer:
             if self._newest is not None:
                 # Settings that came before a listener is bound may have other stores.
                 for name in names & self._tls.keys():
-                    await self._read_stores(name, self._newest)
+                    await self._read_stores(self._tls[name], self._newest)
             bound = await self._server.bind(wanted)
             return tuple(replace(each.endpoint, port=each.port) for each in bound)
 
@@ -130,27 +137,27 @@ class TrioSocketServer:
     def take_settings(self, config: ServerConfig) -> None:
         self._server.update_settings(NetworkSettings.from_config(config))
         self._newest = config
-        for name in self._bound & self._tls.keys():
-            later(self._nursery, partial(self._read_stores, name, config)).unheeded(
-                f"reading the stores of listener {name}"
+        listeners = [self._tls[name] for name in self._bound & self._tls.keys()]
+        for stores in (*listeners, *self._dialled):
+            later(self._nursery, partial(self._read_stores, stores, config)).unheeded(
+                f"reading the stores of {stores.name}"
             )
 
-    async def _read_stores(self, name: str, config: ServerConfig) -> None:
-        """Read a listener's stores and apply those that have changed, unless newer settings have arrived meanwhile."""
-        terms = self._tls[name]
+    async def _read_stores(self, stores: ChangingStores, config: ServerConfig) -> None:
+        """Read stores and apply those that have changed, unless newer settings have arrived meanwhile."""
         try:
-            exchanged = await wait_for(self._workers.submit(partial(terms.exchanged, config)))
+            exchanged = await wait_for(self._workers.submit(partial(stores.exchanged, config)))
         except ConfigError as error:
             if config is self._newest:
-                _log.error("%s; the stores of listener %s stay as they were", error, name)
+                _log.error("%s; the stores of %s stay as they were", error, stores.name)
             return
         if config is self._newest and exchanged is not None:
-            terms.take(exchanged)
-            _log.info("listener %s has other stores from now on", name)
+            stores.take(exchanged)
+            _log.info("%s: other stores from now on", stores.name)
 
     def check_settings(self, config: ServerConfig) -> None:
-        for terms in self._tls.values():
-            terms.exchanged(config)
+        for stores in (*self._tls.values(), *self._dialled):
+            stores.exchanged(config)
 
     def take_connection_creation_rates(self, rates: Mapping[str | None, int]) -> None:
         self._server.newcomers.take(rates)

@@ -194,8 +194,24 @@ class Unidentified(Exception):
     """The client's certificate gives no principal, so the client is not served. The text has the reason."""
 
 
-class TlsTerms(Protocol):
-    """The terms of one listener. They are read for each new connection, because stores may change while a node runs."""
+class ChangingStores(Protocol):
+    """Stores that may change while a node runs."""
+
+    name: str
+    """Whose they are, for the log."""
+
+    def exchanged(self, config: ServerConfig) -> object | None:
+        """The terms under these settings, for `take`. None if no store has changed, in a setting or in its file. Reads
+        files: for a worker. Raises ConfigError."""
+        ...
+
+    def take(self, exchanged: Any) -> None:
+        """Apply the terms to new connections."""
+        ...
+
+
+class TlsTerms(ChangingStores, Protocol):
+    """The terms of one listener. They are read for each new connection."""
 
     @property
     def context(self) -> SSLContext: ...
@@ -207,13 +223,4 @@ class TlsTerms(Protocol):
 
     def identify(self, connection: ConnectionInfo, certificate: bytes | None) -> None:
         """After the handshake, give the connection the principal of its client's certificate. Raises Unidentified."""
-        ...
-
-    def exchanged(self, config: ServerConfig) -> object | None:
-        """The terms under these settings, for `take`. None if no store has changed, in a setting or in its file. Reads
-        files: for a worker. Raises ConfigError."""
-        ...
-
-    def take(self, exchanged: Any) -> None:
-        """Apply the terms to new connections."""
         ...

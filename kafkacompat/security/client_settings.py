@@ -109,7 +109,13 @@ def _to_listener(config: ServerConfig, listener: str, mechanism_setting: str) ->
     mechanism = config.get_string(mechanism_setting) or DEFAULT_MECHANISM
     prefix = listener_prefix(listener)
     jaas = f"{listener_prefix(listener, mechanism)}{JAAS_CONFIG}"
-    return _connection(protocol, mechanism, mechanism_setting, jaas, config.originals, prefix).security()
+    connection = _connection(protocol, mechanism, mechanism_setting, jaas, config.originals, prefix)
+    security = connection._replace(ssl=None).security()
+    if connection.ssl is not None:
+        from kafkacompat.security.ssl_listeners import DialledListener
+
+        security.stores = DialledListener(listener, security, connection.ssl)
+    return security
 
 
 def _connection(

@@ -15,6 +15,7 @@ from kafkacompat.wire.tables import ApiKey
 if TYPE_CHECKING:
     from ssl import SSLContext
 
+    from kafkacompat.ports.network import ChangingStores
     from kafkacompat.wire.messages.sasl_authenticate_request import SaslAuthenticateRequest
     from kafkacompat.wire.messages.sasl_handshake_request import SaslHandshakeRequest
     from kafkacompat.wire.messages.sasl_handshake_response import SaslHandshakeResponse
@@ -56,7 +57,7 @@ class PlainSaslClient:
 class ClientSecurity:
     """How connections to a listener are made: encryption and credentials."""
 
-    __slots__ = ("begin", "context", "mechanism")
+    __slots__ = ("begin", "context", "mechanism", "stores")
 
     def __init__(
         self,
@@ -69,6 +70,8 @@ class ClientSecurity:
         self.context = context
         self.mechanism = mechanism
         self.begin = begin
+        self.stores: ChangingStores | None = None
+        """Of a node's connections with TLS. They replace the context."""
 
     def authenticator(self, host: str) -> SaslClientAuthenticator | None:
         return None if self.begin is None else SaslClientAuthenticator(self.mechanism, self.begin(host))

@@ -1,4 +1,5 @@
-"""The listeners of a node with TLS: their requirements for clients, and stores that change while the node runs.
+"""The listeners of a node with TLS: their requirements for clients, and stores that change while the node runs, those too with
+which it connects to a listener.
 
 Changed stores apply to new connections. They are accepted only if they keep working: clients that know this node's
 certificate must recognise the new one, and brokers must still trust each other (the rules of Kafka's dynamic broker
@@ -33,11 +34,13 @@ from kafkacompat.security.ssl_factory import (
 from kafkacompat.security.stores import subject_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from ssl import SSLContext
 
     from cryptography.x509 import Certificate, GeneralName
 
     from kafkacompat.config import EndPoint, ServerConfig
+    from kafkacompat.security.sasl_client import ClientSecurity
 
 USER = "User"
 _FLIGHTS = 4
@@ -57,6 +60,7 @@ class SslListener:
     """ports.TlsTerms of one listener. Raises ConfigError if it cannot be served."""
 
     def __init__(self, config: ServerConfig, endpoint: EndPoint) -> None:
+        self.name = f"listener {endpoint.listener_name}"
         self._endpoint = endpoint
         self._is_inter_broker = endpoint.listener_name == config.inter_broker_listener_name
         self._terms = self._made(config)
@@ -86,18 +90,9 @@ class SslListener:
     def exchanged(self, config: ServerConfig) -> Terms | None:
         """The terms under these settings, for `take`. None if no store has changed, in a setting or in its file. Reads
         stores, in any thread. Raises ConfigError for what Kafka refuses on an existing listener."""
-        before = self._terms
-        settings = before.settings.with_stores_of(_settings(config, self._endpoint))
-        if settings == before.settings and file_times(settings) == before.stores.modified_ms:
-            return None
-        stores = load_stores(settings)
-        terms = Terms(settings, stores, server_context(settings, stores))
-        _check_identity(before, terms, config, self._endpoint.listener_name)
-        if before.stores.truststore is None and stores.truststore is not None:
-            raise settings.error(
-                TRUSTSTORE_LOCATION, "a truststore cannot be added to a listener that has none"
-            )
-        if self._is_inter_broker:
+        before, name = self._terms, self._endpoint.listener_name
+        terms = _exchanged(before, _settings(config, self._endpoint), server_context, config, name)
+        if terms is not None and self._is_inter_broker:
             _check_that_they_meet(before, terms)
             _check_that_they_meet(terms, before)
         return terms
@@ -112,6 +107,46 @@ class SslListener:
         if self._is_inter_broker:
             _check_that_they_meet(terms, terms)
         return terms
+
+
+class DialledListener:
+    """ports.ChangingStores of this node's connections to a listener, its own or another node's. As Kafka's channels between nodes,
+    new connections have the stores of the newest settings."""
+
+    def __init__(self, name: str, security: ClientSecurity, settings: SslSettings) -> None:
+        """`security` gets its context here. Raises ConfigError."""
+        self.name = f"the connections to listener {name}"
+        self._listener = name
+        self._security = security
+        stores = load_stores(settings)
+        self.take(Terms(settings, stores, client_context(settings, stores)))
+
+    def exchanged(self, config: ServerConfig) -> Terms | None:
+        now = ssl_settings(config.originals, listener_prefix(self._listener))
+        return _exchanged(self._terms, now, client_context, config, self._listener)
+
+    def take(self, exchanged: Terms) -> None:
+        self._terms = exchanged
+        self._security.context = exchanged.context
+
+
+def _exchanged(
+    before: Terms,
+    now: SslSettings,
+    context_of: Callable[[SslSettings, SslStores], SSLContext],
+    config: ServerConfig,
+    listener: str,
+) -> Terms | None:
+    """The terms with the stores of these settings. None if no store has changed. Raises ConfigError."""
+    settings = before.settings.with_stores_of(now)
+    if settings == before.settings and file_times(settings) == before.stores.modified_ms:
+        return None
+    stores = load_stores(settings)
+    terms = Terms(settings, stores, context_of(settings, stores))
+    _check_identity(before, terms, config, listener)
+    if before.stores.truststore is None and stores.truststore is not None:
+        raise settings.error(TRUSTSTORE_LOCATION, "a truststore cannot be added to a listener that has none")
+    return terms
 
 
 def ssl_listeners(config: ServerConfig) -> dict[str, SslListener]:
@@ -134,10 +169,12 @@ def _settings(config: ServerConfig, endpoint: EndPoint) -> SslSettings:
 
 def _check_identity(before: Terms, after: Terms, config: ServerConfig, listener: str) -> None:
     """Require the same subjects entry by entry, and no fewer alternative names."""
-    assert before.stores.keystore is not None
-    assert after.stores.keystore is not None
-    old, new = before.stores.keystore.certificates(), after.stores.keystore.certificates()
     settings = after.settings
+    if before.stores.keystore is None or after.stores.keystore is None:
+        if before.stores.keystore is not after.stores.keystore:
+            raise settings.error(KEYSTORE_LOCATION, "a keystore can be neither added nor removed")
+        return
+    old, new = before.stores.keystore.certificates(), after.stores.keystore.certificates()
     setting = KEYSTORE_LOCATION if settings.text(KEYSTORE_KEY) is None else KEYSTORE_CHAIN
     same_names = not config.of_listener(listener, "ssl.allow.dn.changes")
     same_hosts = not config.of_listener(listener, "ssl.allow.san.changes")

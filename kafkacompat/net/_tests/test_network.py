@@ -11,7 +11,9 @@ import trio
 
 from kafkacompat.config import ConfigError, EndPoint, ServerConfig, defaults_without_file
 from kafkacompat.deferred import Deferred
-from kafkacompat.net.network import TrioSocketServer
+from kafkacompat.net.network import TrioNetwork, TrioSocketServer
+from kafkacompat.net.runtime import SystemClock, TrioTimers
+from kafkacompat.security.sasl_client import ClientSecurity
 
 LATE = EndPoint("LATE", "127.0.0.1", 9094, "SSL")
 
@@ -30,6 +32,7 @@ class Listener:
     """A listener with TLS, and its server."""
 
     listeners = ()
+    name = "listener LATE"
 
     def __init__(self, error: ConfigError | None) -> None:
         self.done: list[str] = []
@@ -75,3 +78,21 @@ async def test_a_listener_that_is_bound_later_has_the_stores_of_the_newest_setti
                 await trio.lowlevel.checkpoint()
     assert bound.result() == (LATE,)
     assert listener.done == opened
+
+
+async def test_stores_with_which_the_node_dials_follow_its_settings() -> None:
+    config = ServerConfig.from_properties(defaults_without_file(), {})
+    clock, workers = SystemClock(), Workers()
+    to: list[Any] = [Listener(None), Listener(None)]
+    dialling = [ClientSecurity(), ClientSecurity()]
+    for security, stores in zip(dialling, to, strict=True):
+        security.stores = stores
+    async with trio.open_nursery() as nursery:
+        network: Any = TrioNetwork(nursery, config, clock, TrioTimers(clock), workers, {}, *dialling)  # type: ignore[arg-type]
+        server = network.socket_server()
+        server.take_settings(config)
+        with trio.fail_after(60):
+            while not all("take" in each.done for each in to):
+                await trio.lowlevel.checkpoint()
+        server.check_settings(config)
+    assert [each.done for each in to] == [["read", "take", "read"]] * 2

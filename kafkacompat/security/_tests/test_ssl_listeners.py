@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import ssl
 import time
 from pathlib import Path
 
@@ -15,7 +16,9 @@ from kafkacompat._tests.certificates import Authority, Identity
 from kafkacompat.config import ConfigError, ServerConfig, defaults_without_file
 from kafkacompat.ports.dispatcher import ConnectionInfo, Principal
 from kafkacompat.ports.network import Unidentified
-from kafkacompat.security._tests.test_ssl_contexts import client_of, handshake, inline
+from kafkacompat.security._tests.test_ssl_contexts import client_of, handshake, inline, server_of
+from kafkacompat.security.client_settings import security_to_brokers
+from kafkacompat.security.sasl_client import ClientSecurity
 from kafkacompat.security.ssl_listeners import SslListener, ssl_listeners
 
 ROOT = Authority()
@@ -196,3 +199,30 @@ def test_the_end_of_the_first_certificate_of_the_chain_is_known() -> None:
     assert exchanged is not None
     served.take(exchanged)
     assert served.certificate_end_s - end_s == pytest.approx(4 * days, abs=60)
+
+
+def shown_by(dialling: ClientSecurity) -> int:
+    """The certificate that the node shows whom it dials."""
+    assert dialling.context is not None
+    server = server_of(inline(ROOT.issue(), ROOT, **{"ssl.client.auth": "required"}))
+    certificate = handshake(server, dialling.context)[0].getpeercert(binary_form=True)
+    assert certificate is not None
+    return x509.load_der_x509_certificate(certificate).serial_number
+
+
+def test_a_node_dials_others_with_stores_that_were_exchanged() -> None:
+    before, after, other = ROOT.issue(), ROOT.issue(), Authority("Other")
+    dialling = security_to_brokers(config(stores(before, ROOT) | BETWEEN_BROKERS))
+    dialled = dialling.stores
+    assert dialled is not None
+    assert dialled.exchanged(config(stores(before, ROOT) | BETWEEN_BROKERS)) is None
+    exchanged = dialled.exchanged(config(stores(after, ROOT) | BETWEEN_BROKERS))
+    assert shown_by(dialling) == before.chain[0].serial_number
+    dialled.take(exchanged)
+    assert shown_by(dialling) == after.chain[0].serial_number
+    dialled.take(dialled.exchanged(config(stores(after, other) | BETWEEN_BROKERS)))
+    with pytest.raises(ssl.SSLError, match="CERTIFICATE_VERIFY_FAILED"):
+        shown_by(dialling)
+    without_keys = {PREFIX + name: value for name, value in inline(None, other).items()}
+    with pytest.raises(ConfigError, match="neither added nor removed"):
+        dialled.exchanged(config(without_keys | BETWEEN_BROKERS))
