@@ -353,6 +353,10 @@ def test_a_node_starts(changes: dict[str, str | None]) -> None:
         ({"group.consumer.max.session.timeout.ms": "1000"}, "group.consumer.max.session.timeout.ms"),
         ({"group.coordinator.rebalance.protocols": "consumer"}, "group.coordinator.rebalance.protocols"),
         ({"offsets.topic.compression.codec": "9"}, "offsets.topic.compression.codec"),
+        (
+            {"share.coordinator.state.topic.compression.codec": "9"},
+            "share.coordinator.state.topic.compression.codec",
+        ),
         ({"cordoned.log.dirs": "/nope"}, "cordoned.log.dirs"),
         ({"cordoned.log.dirs": "*,/tmp/kafka-logs"}, "cordoned.log.dirs"),
         ({"group.streams.task.offset.interval.ms": "14999"}, "group.streams.task.offset.interval.ms"),

@@ -17,9 +17,10 @@ from kafkacompat.cli.sender import Sender
 from kafkacompat.client.blocking import Cluster
 from kafkacompat.failure import CommandFailed
 from kafkacompat.ids import partition_of_key
+from kafkacompat.records.compression import CODEC_NAMES
 from kafkacompat.records.record import Record
 
-CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+CODECS = {name: codec for codec, name in enumerate(CODEC_NAMES)}
 READ_BYTES = 256 * 1024
 """Minimum input for one round of requests. A batch stays below the default max.message.bytes."""
 LINE_BYTES_MAX = 64 * 1024 * 1024

@@ -322,6 +322,7 @@ class ServerConfig:
 _NO_ROUTE = ("0.0.0.0",)
 _MIB = 1 << 20
 COMPRESSION_CODEC_COUNT = 5
+_CODEC_SETTINGS = ("offsets.topic.compression.codec", "share.coordinator.state.topic.compression.codec")
 
 
 def parse_voters(config: ServerConfig) -> dict[int, tuple[str, int]]:
@@ -459,9 +460,9 @@ def _check_logs(config: ServerConfig) -> None:
     if config.get_int("log.cleaner.dedupe.buffer.size") // threads <= _MIB:
         raise _refuse("log.cleaner.dedupe.buffer.size", "must exceed 1 MiB per thread of log.cleaner.threads")
     _check_cordoned(config)
-    codec = config.get_int("offsets.topic.compression.codec")
-    if not 0 <= codec < COMPRESSION_CODEC_COUNT:
-        raise ConfigError("offsets.topic.compression.codec", codec, "expected 0 to 4")
+    for name in _CODEC_SETTINGS:
+        if not 0 <= config.get_int(name) < COMPRESSION_CODEC_COUNT:
+            raise ConfigError(name, config.get_int(name), f"expected 0 to {COMPRESSION_CODEC_COUNT - 1}")
 
 
 def _check_cordoned(config: ServerConfig) -> None:

@@ -139,7 +139,7 @@ def _batch_line(header: BatchHeader, valid: bool) -> str:
         f"isControl: {str(header.is_control).lower()} position: {header.position} "
         f"{'LogAppendTime' if header.is_log_append_time else 'CreateTime'}: {header.max_timestamp_ms} "
         f"size: {header.size} magic: {header.magic} "
-        f"compresscodec: {CODEC_NAMES[header.codec] if header.codec < 5 else header.codec} crc: {header.crc} "
+        f"compresscodec: {CODEC_NAMES[header.codec] if header.codec < len(CODEC_NAMES) else header.codec} crc: {header.crc} "
         f"isvalid: {str(valid).lower()}"
     )
 

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
-CODEC_OF_SETTING = {"uncompressed": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
+CODEC_OF_SETTING = {"uncompressed": NONE} | {
+    CODEC_NAMES[each]: each for each in range(GZIP, len(CODEC_NAMES))
+}
 """Values of compression.type, except 'producer'."""
 UNPACKED_BYTES_MAX = 256 * 1024 * 1024
 """Default bound of a decompressed body, in bytes. Normal batches are far below it: by default a request has at most

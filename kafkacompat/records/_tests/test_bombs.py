@@ -40,7 +40,7 @@ from kafkacompat.records.validate import (
 )
 from kafkacompat.wire.errors import ErrorCode
 
-CODECS = [compression.GZIP, compression.SNAPPY, compression.LZ4, compression.ZSTD]
+CODECS = [*range(1, len(compression.CODEC_NAMES))]
 ROOMY = LogConfig(max_message_bytes=100 * 1024 * 1024)
 
 

@@ -14,6 +14,9 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafkacompat.config import ConfigError
+from kafkacompat.config.keys import broker_keys, parse_value, topic_keys
+from kafkacompat.config.server import COMPRESSION_CODEC_COUNT
 from kafkacompat.ports.passing import SHORTAGES
 from kafkacompat.records import compression
 from kafkacompat.records.compression import (
@@ -22,8 +25,9 @@ from kafkacompat.records.compression import (
     compress,
     decompress,
 )
+from kafkacompat.telemetry.client_metrics_manager import ACCEPTED_CODECS, NO_CODEC
 
-CODECS = [compression.GZIP, compression.SNAPPY, compression.LZ4, compression.ZSTD]
+CODECS = [*range(1, len(compression.CODEC_NAMES))]
 TEXT = b"the quick brown fox " * 9000
 
 
@@ -32,6 +36,19 @@ TEXT = b"the quick brown fox " * 9000
 @settings(max_examples=30)
 def test_round_trip(codec: int, body: bytes) -> None:
     assert decompress(codec, compress(codec, body)) == body or (codec == compression.SNAPPY and not body)
+
+
+def test_settings_and_telemetry_know_each_codec() -> None:
+    for keys in (broker_keys(), topic_keys()):
+        with pytest.raises(ConfigError) as refused:
+            parse_value(keys["compression.type"], "none")
+        named = str(refused.value).rpartition(": ")[2].split(", ")
+        # A name that only the setting has would leave batches as they are.
+        assert {*named} == {*compression.CODEC_OF_SETTING, "producer"}
+    assert len(compression.CODEC_NAMES) == COMPRESSION_CODEC_COUNT
+    assert {*ACCEPTED_CODECS} == {*CODECS}
+    assert NO_CODEC == compression.NONE
+    assert {*compression.UNPACKING_COST} == {*CODECS}
 
 
 @pytest.mark.parametrize("codec", CODECS)

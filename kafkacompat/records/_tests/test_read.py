@@ -19,7 +19,7 @@ from kafkacompat.records.control import build_end_transaction_marker
 from kafkacompat.records.read import FIRST_RECORD_BYTES, HEADERS_SHOWN, find_by_time, first_record, records_of
 from kafkacompat.records.record import Record, RecordMalformed, append_varint
 
-CODECS = [compression.NONE, compression.GZIP, compression.SNAPPY, compression.LZ4, compression.ZSTD]
+CODECS = [*range(len(compression.CODEC_NAMES))]
 MARKER = build_end_transaction_marker(
     committed=True, coordinator_epoch=3, producer_id=1, producer_epoch=0, timestamp_ms=NOW_MS
 )
