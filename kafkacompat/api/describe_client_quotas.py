@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.api.handler import Handler
 from kafkacompat.ids import HASH_CAPACITY, hash_capacity, hash_place, java_string_hash
+from kafkacompat.quota.client_quotas import CLIENT_ID, ENTITY_TYPES, IP, USER
 from kafkacompat.tasks import TURN_COST, Work
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_client_quotas_response import (
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
         DescribeClientQuotasRequest,
     )
 
-USER, CLIENT_ID, IP = "user", "client-id", "ip"
 EXACT, DEFAULT, SPECIFIED = 0, 1, 2
 """How a component matches: one name, the default entity, or any name."""
 QUOTAS_A_STEP = 5_000
@@ -59,7 +59,7 @@ class QuotaFilter:
             raise FilterRefused("Invalid empty entity type.")
         if kind in self._exact or kind in self._types:
             raise FilterRefused(f"Entity type {kind} cannot appear more than once in the filter.")
-        if kind not in (USER, CLIENT_ID, IP):
+        if kind not in ENTITY_TYPES:
             raise FilterRefused(f"Unsupported entity type {kind}", ErrorCode.UNSUPPORTED_VERSION)
         if component.match_type == EXACT:
             if match is None:

@@ -12,7 +12,7 @@ from math import isfinite
 from kafkacompat.controller.controller_result import RECORDS_A_STEP, ControllerResult
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
-from kafkacompat.quota.client_quotas import CLIENT_ID, USER, USER_AND_CLIENT_QUOTAS
+from kafkacompat.quota.client_quotas import ENTITY_TYPES, IP, USER_AND_CLIENT_QUOTAS
 from kafkacompat.quota.connection_rates import IP_QUOTAS
 from kafkacompat.tasks import TURN_COST, Pace, Work, pieces
 from kafkacompat.wire.errors import ErrorCode
@@ -26,7 +26,6 @@ from kafkacompat.wire.messages.alter_client_quotas_response import (
 from kafkacompat.wire.messages.client_quota_record import ClientQuotaRecord
 from kafkacompat.wire.messages.client_quota_record import EntityData as RecordEntity
 
-IP = "ip"
 UNBOUNDED = float("inf")
 LARGEST = {"LONG": float(2**63 - 1), "INT": float(2**31 - 1), "DOUBLE": UNBOUNDED}
 FRACTION_IGNORED = 1e-6
@@ -167,7 +166,7 @@ def _quotas_of(entity: Entity, known_hosts: Collection[str]) -> Mapping[str, str
     if not entity:
         raise QuotaRefused("Invalid empty client quota entity")
     for kind, name in entity.items():
-        if kind not in (USER, CLIENT_ID, IP):
+        if kind not in ENTITY_TYPES:
             raise QuotaRefused(f"Unhandled client quota entity type: {kind}")
         if name == "":
             raise QuotaRefused(f"Empty {kind} not supported")

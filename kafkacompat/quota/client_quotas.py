@@ -15,7 +15,7 @@ from typing import Generic, Protocol, TypeVar
 
 from kafkacompat.quota.rate import Average, Rate, TokenBucket
 
-USER, CLIENT_ID = "user", "client-id"
+ENTITY_TYPES = USER, CLIENT_ID, IP = "user", "client-id", "ip"
 ENTRIES_MAX = 10_000
 """Measurements, and names of clients, that are kept. Clients choose their ids, so their number has no bound."""
 NAME_MAX = 200

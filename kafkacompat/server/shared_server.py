@@ -25,7 +25,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ids import Uuid
 from kafkacompat.node.node_to_controller_channel_manager import NodeToControllerChannelManager
 from kafkacompat.ports import Network
-from kafkacompat.quota.client_quotas import Entity, Quota, QuotaManagers
+from kafkacompat.quota.client_quotas import IP, Entity, Quota, QuotaManagers
 from kafkacompat.quota.connection_rates import CONNECTION_CREATION_RATE, UNLIMITED
 from kafkacompat.raft.network_channel import KafkaNetworkChannel
 from kafkacompat.security.authorizer import TAKEN_A_STEP, authorizer_of
@@ -88,7 +88,7 @@ def connection_creation_rates(quotas: Mapping[tuple[Entity, str], Quota]) -> dic
     """Return connection_creation_rate by the name of the ip entity; None for the default entity."""
     rates: dict[str | None, int] = {}
     for (entity, key), quota in quotas.items():
-        if key == CONNECTION_CREATION_RATE and len(entity) == 1 and entity[0][0] == "ip":
+        if key == CONNECTION_CREATION_RATE and len(entity) == 1 and entity[0][0] == IP:
             # NaN limits nothing, and neither does a value that no controller accepts.
             rates[entity[0][1]] = int(min(quota.value, UNLIMITED)) if quota.value > 0 else UNLIMITED
     return rates

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kafkacompat.quota.client_quotas import ENTITY_TYPES
 from kafkacompat.wire.definition import FieldSpec
 
 from .choices import Choices, happens, one_of
@@ -134,7 +135,7 @@ POOLS: dict[str, tuple[Any, ...]] = {
     "v3_and_below_transactional_id": TRANSACTIONAL_IDS,
     "transactional_ids": TRANSACTIONAL_IDS,
     "transactional_id_pattern": ("", "tx.*", "(a+)+$", "[", "t" * 300, ".*", "(?i)TX0", "\\"),
-    "entity_type": ("user", "client-id", "ip"),
+    "entity_type": ENTITY_TYPES,
     "key": (*GROUPS, *TRANSACTIONAL_IDS, *QUOTAS),
     "coordinator_keys": (*GROUPS, *TRANSACTIONAL_IDS),
     "key_type": (0, 1, 0, 1, 2, 7, -1),

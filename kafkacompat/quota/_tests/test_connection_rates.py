@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from kafkacompat.quota.client_quotas import ENTRIES_MAX, EXPIRES_MS
-from kafkacompat.quota.connection_rates import AddressRates, ConnectionRates
+from kafkacompat.quota.client_quotas import ENTRIES_MAX, EXPIRES_MS, IP
+from kafkacompat.quota.connection_rates import IP_QUOTAS, AddressRates, ConnectionRates
+from kafkacompat.server.shared_server import connection_creation_rates
+from kafkacompat.wire.messages.client_quota_record import ClientQuotaRecord
 
 UNLIMITED = 2**31 - 1
 
@@ -96,3 +98,8 @@ def test_a_connection_that_is_not_let_in_is_taken_back() -> None:
     rates.unrecord("A", is_counted_by_node=False, now_ms=0)
     assert rates.record("A", None, 1, 0) == 0
     assert rates.record("B", 1, 1, 0) == 1000
+
+
+def test_each_quota_of_an_address_reaches_the_listeners() -> None:
+    quotas = {(((IP, "10.0.0.1"),), key): ClientQuotaRecord(value=5.0) for key in IP_QUOTAS}
+    assert all(connection_creation_rates({each: quota}) for each, quota in quotas.items())
