@@ -39,6 +39,11 @@ class Kind(Enum):
         """As a message has it."""
         return self.value[2]
 
+    @property
+    def is_number(self) -> bool:
+        """Whether a field of it may have bounds."""
+        return self in (Kind.INTEGER, Kind.NUMBER)
+
     def takes(self, value: object) -> bool:
         """Whether a value has this type, as a value in JSON would."""
         if self is Kind.TEXT:

@@ -210,7 +210,7 @@ def _field(told: _Told, entry: _Entry, select: _Select) -> None:
     bounds: dict[str, float] = {}
     for bound in ("least", "most"):
         if bound in given:
-            if kind not in (Kind.INTEGER, Kind.NUMBER):
+            if not kind.is_number:
                 raise SqlProblem(entry.line, f"{bound} is for numbers")
             bounds[bound] = _number(entry, given[bound])
     made = Field(
@@ -242,7 +242,7 @@ def _default(entry: _Entry, kind: Kind, text: str) -> Value:
     value: Any = text
     if kind is Kind.BOOLEAN:
         value = {"true": True, "false": False}.get(text)
-    elif kind is not Kind.TEXT:
+    elif kind.is_number:
         value = _number(entry, text)
     if not kind.takes(value):
         raise SqlProblem(entry.line, f"the default {text!r} is not {kind.text}")

@@ -134,7 +134,7 @@ export class ClusterView {
 // By a figure the largest comes first. What is not known comes last.
 function inOrder(topics, order) {
   if (order === "topic") return topics;
-  return [...topics].sort((one, other) => (other[order] ?? -1) - (one[order] ?? -1));
+  return [...topics].sort((one, other) => (other[order] ?? -Infinity) - (one[order] ?? -Infinity));
 }
 
 function topicState(topic) {

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException
 
+from kafkacompat.pipeline.collect_command import OWN_HEADERS
 from kafkacompat.pipeline.collector import shipping
 from kafkacompat.pipeline.collector.followed import Chunk, Followed, Mark
 from kafkacompat.pipeline.collector.lines import Line
@@ -73,6 +74,9 @@ class Producer:
         self, topic: str, value: bytes, key: bytes, headers: Any, on_delivery: Callable[..., None]
     ) -> None:
         assert topic == "logs.raw"
+        assert {name for name, _ in headers} <= {*OWN_HEADERS}, (
+            "--field could give it too: collect_command.py"
+        )
         self.calls += 1
         refusal = self.raised(value)
         if refusal is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -43,11 +43,14 @@ _KINDS: Final = {
     "double": (Kind.NUMBER,),
     "boolean": (Kind.BOOLEAN,),
 }
+_DECIMALS: Final[dict[Kind, Callable[[Decimal], object]]] = {Kind.TEXT: str, Kind.NUMBER: float}
+"""What a decimal becomes for each kind of field that may have one."""
+
 _LOGICAL_KINDS: Final = {
     ("string", "uuid"): (Kind.TEXT,),
     ("fixed", "uuid"): (Kind.TEXT,),
-    ("bytes", "decimal"): (Kind.TEXT, Kind.NUMBER),
-    ("fixed", "decimal"): (Kind.TEXT, Kind.NUMBER),
+    ("bytes", "decimal"): tuple(_DECIMALS),
+    ("fixed", "decimal"): tuple(_DECIMALS),
     ("int", "date"): (Kind.TEXT,),
     ("int", "time-millis"): (Kind.TEXT,),
     ("long", "time-micros"): (Kind.TEXT,),
@@ -270,7 +273,8 @@ def _plain(value: Any, kind: Kind) -> object:
     if isinstance(value, datetime.datetime):
         return (value.replace(tzinfo=None) - EPOCH) // MILLISECOND
     if isinstance(value, Decimal):
-        return str(value) if kind is Kind.TEXT else float(value)
+        # Another kind is that of another type of the union, and the text is of the wrong type.
+        return _DECIMALS.get(kind, str)(value)
     if isinstance(value, UUID):
         return str(value)
     return value.isoformat() if isinstance(value, (datetime.date, datetime.time)) else value
