@@ -109,7 +109,7 @@ class ApiDispatcher:
         request = None
         if route.parse_plain is not None:
             request = route.parse_plain(node, frame, position, route.version)
-            if request is not None and not node.quotas.is_active:
+            if route.answer_plain is not None and request is not None and not node.quotas.is_active:
                 reply = self._plain_reply(route, request, correlation_id)
                 if reply is not None:
                     return reply
@@ -140,7 +140,8 @@ class ApiDispatcher:
         """None if the request must take the usual way, which goes on from what was done: its times are taken, or its answer comes
         later or is a refusal."""
         meter, answer_plain = route.meter, route.answer_plain
-        if answer_plain is None or (meter is not None and not (meter.requests + 1) & meter.mask):
+        assert answer_plain is not None
+        if meter is not None and not (meter.requests + 1) & meter.mask:
             return None
         answer = answer_plain(self._node, request)
         if answer is None:

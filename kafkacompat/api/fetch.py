@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from struct import Struct as Layout
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 
 FIRST_VERSION_WITH_TOPIC_IDS = 13
+FIRST_PLAIN_VERSION = 15
+"""From this version on, a consumer's request has nothing about replicas."""
 NO_EPOCH = -1
 """Any other negative epoch means the same."""
 READ_UNCOMMITTED = 0
@@ -37,10 +40,105 @@ NAMED_AT_ONCE = 500
 
 Forgotten = tuple[Uuid, str | None, int]
 
+NAMES_NONE = Layout(">iiibii4s")
+NAMES_ONE = Layout(">iiibiiB16sBiiqiqi5s")
+"""All of a plain request: wait, bounds, isolation level and session; a topic with a partition; the counts that follow."""
+NO_TOPICS = b"\1\1\1\0"
+"""Neither topics nor forgotten ones, no rack, no tags."""
+NO_MORE = b"\0\0\1\1\0"
+"""The same behind a partition, which has no tags, and neither has its topic."""
+ONE = 2
+"""The count of a compact array."""
+
+
+class PlainFetch:
+    """A consumer's request without a rack that names at most one partition, and forgets none."""
+
+    __slots__ = ("asked", "parameters", "session_id")
+
+    replica_id = -1
+    replica_state = None
+
+    def __init__(
+        self, session_id: int, parameters: FetchParameters, asked: list[FetchRequestPartition]
+    ) -> None:
+        self.session_id = session_id
+        self.parameters = parameters
+        self.asked = asked
+
+
+def parse_plain(node: Node, frame: memoryview, position: int, version: int) -> PlainFetch | None:
+    """Most requests of paced loads are plain: the last answer had records of one partition, or of none."""
+    size = len(frame) - position
+    if version < FIRST_PLAIN_VERSION:
+        return None
+    asked: list[FetchRequestPartition] = []
+    if size == NAMES_ONE.size:
+        (
+            wait,
+            least,
+            most,
+            isolation,
+            session_id,
+            session_epoch,
+            topics,
+            topic_id,
+            partitions,
+            index,
+            leader_epoch,
+            offset,
+            last_epoch,
+            log_start,
+            partition_most,
+            rest,
+        ) = NAMES_ONE.unpack_from(frame, position)
+        if topics != ONE or partitions != ONE or rest != NO_MORE:
+            return None
+        if leader_epoch < NO_EPOCH:
+            leader_epoch = NO_EPOCH
+        asked.append(
+            FetchRequestPartition(
+                topic_id, None, index, offset, partition_most, leader_epoch, last_epoch, log_start
+            )
+        )
+    elif size == NAMES_NONE.size:
+        wait, least, most, isolation, session_id, session_epoch, rest = NAMES_NONE.unpack_from(
+            frame, position
+        )
+        if rest != NO_TOPICS:
+            return None
+    else:
+        return None
+    if isolation != READ_UNCOMMITTED and isolation != READ_COMMITTED:
+        return None
+    return PlainFetch(
+        session_id,
+        FetchParameters(
+            -1,
+            -1,
+            wait,
+            least,
+            most,
+            isolation == READ_COMMITTED,
+            "",
+            session_id,
+            session_epoch,
+            True,
+            version,
+        ),
+        asked,
+    )
+
 
 def handle(
-    node: Node, context: RequestContext, request: FetchRequest
+    node: Node, context: RequestContext, request: FetchRequest | PlainFetch
 ) -> FetchResponse | Awaitable[Any] | Work[FetchResponse]:
+    if isinstance(request, PlainFetch):
+        for one in request.asked:
+            known = node.image.topics_by_id.get(one.topic_id)
+            if known is not None:
+                one.topic = known.name
+        return _fetched(node, context, request.parameters, request.asked, [])
     # Kafka has no better error code for an unknown isolation level.
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR, context.api_version)
@@ -59,7 +157,7 @@ def handle(
         forgotten += [(each.topic_id, each.topic, partition) for partition in each.partitions]
     if len(asked) > 1:
         asked = list({(one.topic_id, one.topic, one.partition): one for one in asked}.values())
-    return _fetched(node, context, request, asked, forgotten)
+    return _fetched(node, context, _parameters(request, context.api_version), asked, forgotten)
 
 
 async def _in_steps(node: Node, context: RequestContext, request: FetchRequest) -> Any:
@@ -85,7 +183,9 @@ async def _in_steps(node: Node, context: RequestContext, request: FetchRequest) 
                 await pause()
         if pace.is_over():
             await pause()
-    answer: Any = _fetched(node, context, request, list(asked.values()), forgotten)
+    answer: Any = _fetched(
+        node, context, _parameters(request, context.api_version), list(asked.values()), forgotten
+    )
     return (await answer) if isinstance(answer, CoroutineType) else answer
 
 
@@ -118,16 +218,9 @@ def _asked(
     return asked
 
 
-def _fetched(
-    node: Node,
-    context: RequestContext,
-    request: FetchRequest,
-    asked: list[FetchRequestPartition],
-    forgotten: list[Forgotten],
-) -> FetchResponse | Awaitable[Any]:
+def _parameters(request: FetchRequest, version: int) -> FetchParameters:
     state = request.replica_state
-    version = context.api_version
-    parameters = FetchParameters(
+    return FetchParameters(
         replica_id=request.replica_id if state is None else state.replica_id,
         replica_epoch=-1 if state is None else state.replica_epoch,
         max_wait_ms=request.max_wait_ms,
@@ -139,9 +232,17 @@ def _fetched(
         session_epoch=request.session_epoch,
         uses_topic_ids=version >= FIRST_VERSION_WITH_TOPIC_IDS,
         version=version,
-        client_host=context.client_host,
-        listener_name=context.listener_name,
     )
+
+
+def _fetched(
+    node: Node,
+    context: RequestContext,
+    parameters: FetchParameters,
+    asked: list[FetchRequestPartition],
+    forgotten: list[Forgotten],
+) -> FetchResponse | Awaitable[Any]:
+    parameters.listener_name = context.listener_name
     throttling = context.throttling
     if throttling is not None:
         if parameters.replica_id >= 0:
@@ -164,14 +265,15 @@ def _readable(access: Access, replica_id: int) -> Callable[[str | None], bool] |
     return lambda topic: topic is None or readable.holds(topic)
 
 
-def error_response(request: FetchRequest, code: ErrorCode, version: int) -> FetchResponse:
+def error_response(request: FetchRequest | PlainFetch, code: ErrorCode, version: int) -> FetchResponse:
     return at_once(_refused(request, code, version))
 
 
-def _refused(request: FetchRequest, code: ErrorCode, version: int) -> Work[FetchResponse]:
+def _refused(request: FetchRequest | PlainFetch, code: ErrorCode, version: int) -> Work[FetchResponse]:
     response = FetchResponse(error_code=code, session_id=request.session_id)
     if version >= FIRST_VERSION_WITH_TOPIC_IDS:  # the top-level error stands for all partitions, as in Kafka
         return response
+    assert not isinstance(request, PlainFetch)
     pace = Pace(NAMED_AT_ONCE)
     for topic in request.topics:
         told = FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id)
@@ -187,4 +289,6 @@ def _refused(request: FetchRequest, code: ErrorCode, version: int) -> Work[Fetch
     return response
 
 
-HANDLER = Handler(handle, error_response, ends_with_connection=True, waits_at_will=True)
+HANDLER = Handler(
+    handle, error_response, ends_with_connection=True, waits_at_will=True, parse_plain=parse_plain
+)

@@ -11,7 +11,7 @@ KIP-74 (limits), KIP-227 (sessions), KIP-320 and KIP-595 (epochs), KIP-392 (near
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -107,7 +107,7 @@ class FetchEngine:
         services: PartitionServices,
         manager: ReplicaManager,
         sessions: FetchSessionCache,
-        fetch_max_bytes: Callable[[], int],
+        fetch_max_bytes: int,
         *,
         selects_by_rack: bool = False,
         throttle: ReplicationQuotaManager | None = None,
@@ -118,7 +118,7 @@ class FetchEngine:
         self._free = sessions.free
         self._clock = clock
         self._manager = manager
-        self._fetch_max_bytes = fetch_max_bytes
+        self.max_bytes = fetch_max_bytes
         self._reads = FetchReads(manager, clock, selects_by_rack=selects_by_rack, throttle=throttle)
         self.remote: RemoteFetches | None = None
         """Reads the remote storage. None without remote.log.storage.system.enable."""
@@ -130,9 +130,8 @@ class FetchEngine:
         partitions: Sequence[FetchRequestPartition],
         forgotten: Sequence[tuple[Uuid, str | None, int]],
     ) -> FetchResponse | Deferred[FetchResponse] | Coroutine[Any, None, FetchResponse]:
-        bytes_max = self._fetch_max_bytes()
-        if parameters.max_bytes > bytes_max:
-            parameters.max_bytes = bytes_max
+        if parameters.max_bytes > self.max_bytes:
+            parameters.max_bytes = self.max_bytes
         if parameters.min_bytes > parameters.max_bytes:
             parameters.min_bytes = parameters.max_bytes
         if len(partitions) + len(forgotten) > LONG_FROM:
@@ -143,7 +142,10 @@ class FetchEngine:
             return self._fetch_in_steps(context, parameters)
         if context.error is not NONE:
             return FetchResponse(error_code=context.error)
-        answers, ready = self._read_arrived(context, parameters)
+        if parameters.replica_id < 0:
+            answers, ready = self._reads.read_all(context, parameters, context.partitions, arrived=True)
+        else:
+            answers, ready = self._read_of_follower(context, parameters)
         if parameters.tiered is not None and self.remote is not None:
             return self._fetch_tiered(self.remote, context, parameters, answers)
         if ready or parameters.max_wait_ms <= 0:
@@ -201,15 +203,12 @@ class FetchEngine:
             now_ms=self._clock.monotonic_ms(),
         )
 
-    def _read_arrived(
+    def _read_of_follower(
         self, context: FetchContext, parameters: FetchParameters
     ) -> tuple[list[tuple[Any, PartitionData]], bool]:
-        """Read a new fetch, and read again what has moved meanwhile. A follower's fetch may advance high watermarks. A
-        request that waited for that, for example of a coordinator, may then append to partitions that were already
-        read."""
+        """Read a new fetch, and read again what has moved meanwhile: it may advance high watermarks. A request that waited for
+        that, for example of a coordinator, may then append to partitions that were already read."""
         read_all = self._reads.read_all
-        if parameters.replica_id < 0:
-            return read_all(context, parameters, context.partitions, arrived=True)
         moved: dict[tuple[str, int], Partition] = {}
         self.purgatory.reading.append(moved)
         try:

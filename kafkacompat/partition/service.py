@@ -83,8 +83,7 @@ class FetchParameters:
     session_epoch: int
     uses_topic_ids: bool
     version: int
-    client_host: str
-    listener_name: str
+    listener_name: str = ""
     throttle: Callable[[int], int] | None = None
     """Records the size of the response in bytes, and returns the throttle time in milliseconds. The response to a
     throttled fetch is empty. None if no quota applies."""

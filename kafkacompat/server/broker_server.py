@@ -151,7 +151,7 @@ class BrokerServer:
                 lambda: 1 + services.random.randrange(SESSION_IDS),
                 Freeing(tasks).free,
             ),
-            lambda: settings.get_int("fetch.max.bytes"),
+            config.get_int("fetch.max.bytes"),
             selects_by_rack=selects_by_rack(config.get_string("replica.selector.class")),
             throttle=self.replication.leader_throttle,
         )

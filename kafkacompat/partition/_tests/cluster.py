@@ -158,7 +158,7 @@ class ClusterNode:
             services,
             self.manager,
             FetchSessionCache(1000, cluster.next_session_id, lambda held: None),
-            lambda: 1 << 26,
+            1 << 26,
             selects_by_rack=True,
             throttle=self.replication.leader_throttle,
         )

@@ -197,8 +197,7 @@ class LedPartitions:
         self.manager = ReplicaManager(services)
         self.session_ids = iter(range(1, 10**6))
         self.sessions = FetchSessionCache(slots, lambda: next(self.session_ids), Freeing(services.tasks).free)
-        self.fetch_max_bytes = 57_671_680
-        self.engine = FetchEngine(services, self.manager, self.sessions, lambda: self.fetch_max_bytes)
+        self.engine = FetchEngine(services, self.manager, self.sessions, 57_671_680)
         self.image = MetadataImage()
         self.publish(image_of(*topics, brokers=brokers))
         named = ((topic.name, index) for topic in topics for index in topic.partitions)

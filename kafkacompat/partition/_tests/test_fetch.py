@@ -66,7 +66,6 @@ def parameters(**changes: Any) -> FetchParameters:
         "session_epoch": -1,
         "uses_topic_ids": True,
         "version": 17,
-        "client_host": "127.0.0.1",
         "listener_name": LISTENER,
     }
     return FetchParameters(**{**fields, **changes})
@@ -266,7 +265,7 @@ def test_the_first_batch_comes_whole_whatever_the_limits() -> None:
     assert sizes(now(world, want(world, max_bytes=0))) == [BATCH]
     assert sizes(now(world, want(world, max_bytes=BATCH - 1))) == [BATCH]
     assert sizes(now(world, want(world), max_bytes=0)) == [BATCH]
-    world.fetch_max_bytes = 1
+    world.engine.max_bytes = 1
     assert sizes(now(world, want(world))) == [BATCH]
 
 
@@ -512,7 +511,7 @@ def test_min_bytes_count_each_partition_up_to_its_limit_only() -> None:
 
 def test_min_bytes_above_the_servers_limit_do_not_wait_for_ever() -> None:
     world = filled()
-    world.fetch_max_bytes = BATCH
+    world.engine.max_bytes = BATCH
     assert sizes(now(world, want(world), min_bytes=10**9)) == [BATCH]
 
 

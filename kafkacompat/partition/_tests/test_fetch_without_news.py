@@ -36,9 +36,7 @@ class Reader:
         self.options: dict[str, Any] = {}
         if looks_at_all:
             services = world.manager.hosted._services
-            world.engine = FetchEngine(
-                services, world.manager, world.sessions, lambda: 1 << 20, selects_by_rack=True
-            )
+            world.engine = FetchEngine(services, world.manager, world.sessions, 1 << 20, selects_by_rack=True)
             self.options["rack_id"] = EMPTY_HERE
         self.session_id = 0
         self.session_epoch = 0

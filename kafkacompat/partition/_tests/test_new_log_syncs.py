@@ -82,7 +82,7 @@ class Node:
     def fetch(self, max_wait_ms: int) -> list[PartitionData]:
         """A consumer's immediate answer for the first partition from its beginning on."""
         sessions = FetchSessionCache(10, lambda: 1, lambda held: None)
-        engine = FetchEngine(self.manager.hosted._services, self.manager, sessions, lambda: 1 << 20)
+        engine = FetchEngine(self.manager.hosted._services, self.manager, sessions, 1 << 20)
         asked = FetchRequestPartition(self.image.topics["t"].id, "t", 0, 0, 1 << 20)
         answer: Any = engine.fetch(
             FetchParameters(
@@ -97,7 +97,6 @@ class Node:
                 session_epoch=-1,
                 uses_topic_ids=True,
                 version=17,
-                client_host="127.0.0.1",
                 listener_name="L",
             ),
             [asked],

@@ -166,7 +166,7 @@ class ShareLeader(LedPartitions):
                 CountingRandom(),
                 self.workers,
                 sessions_max,
-                lambda: self.fetch_max_bytes,
+                lambda: self.engine.max_bytes,
             )
         )
         self.configure(**{"share_auto_offset_reset": "earliest", **overrides})
