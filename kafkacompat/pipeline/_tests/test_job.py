@@ -258,6 +258,25 @@ def test_fields_are_found_by_their_paths_and_have_defaults(records: Records) -> 
     ]
 
 
+def test_a_field_of_each_kind_takes_what_its_kind_takes(records: Records) -> None:
+    made = tuple(Field(f"a_{kind.name.lower()}", kind, required=False) for kind in Kind)
+    sent = {"event_id": "1", "shop": "north", "event_time_ms": RECEIVED_MS}
+    given: list[tuple[Field, object]] = [
+        (field, value) for field in made for value in ("a", "7", "true", 7, 0.5, True, [7], {"a": 7})
+    ]
+    frame = records(
+        "orders.raw", *(json.dumps(sent | {field.name: value}).encode() for field, value in given)
+    )
+    found = orders(fields=(*FIELDS, *made)).validated(frame, OPTIONS).orderBy("offset").collect()
+    for (field, value), row in zip(given, found, strict=True):
+        if field.kind.takes(value):
+            assert (row["reason"], row[field.name]) == (None, value), (field, value)
+        else:
+            assert row["reason"] == f"wrong type: {field.name}", (field, value)
+    taken = {field.kind for field, value in given if field.kind.takes(value)}
+    assert taken == {*Kind}, "a kind needs a value here that it takes"
+
+
 def test_a_default_needs_no_path(records: Records) -> None:
     fields = (*FIELDS, Field("channel", Kind.TEXT, default="shop"), Field("n", Kind.INTEGER, default=0))
     sent = {"event_id": "1", "shop": "north", "event_time_ms": RECEIVED_MS}

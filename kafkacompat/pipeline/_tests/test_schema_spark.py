@@ -92,6 +92,7 @@ def sent() -> dict[str, list[bytes | None]]:
 
 
 def test_spark_reads_each_record_as_python_does(records: Records, registry: RegistryKit) -> None:
+    assert {field.kind for field in FIELDS} == {*Kind}, "a kind needs a field and values here"
     settings = RegistrySettings(registry.url)
     options = RunOptions(jobs=("orders",), checkpoint="", output="", registry=settings)
     values = sent()
