@@ -127,15 +127,17 @@ def without(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 START_MS = Api(topic_image("t")).world.time.now_ms()
+HEADERS = (("h", b"1"), ("h", None))
 one_batch = st.builds(
-    lambda times, key, size, codec, producer: build_batch(
-        [Record(at, START_MS + ms, key, b"v" * size) for at, ms in enumerate(times)],
+    lambda times, key, size, headers, codec, producer: build_batch(
+        [Record(at, START_MS + ms, key, b"v" * size, headers) for at, ms in enumerate(times)],
         compression=codec,
         **producer,
     ),
     st.lists(st.sampled_from([0, 0, 500, -500, 2000, -2000, 10**8]), min_size=1, max_size=3),
     st.sampled_from([b"k", b"k", None]),
     st.sampled_from([1, 90]),
+    st.sampled_from([(), (), HEADERS]),
     st.sampled_from([0, 0, 0, 3, 4]),
     st.sampled_from([{}])
     | st.builds(
@@ -192,7 +194,9 @@ def test_each_setting_that_judges_a_batch_is_that_of_a_topic_here() -> None:
             return super().__getattribute__(name)
 
     names = {each.name for each in fields(LogConfig)}
-    records = [[Record(0, START_MS + ms, key, b"v" * 90)] for ms in (0, -2000) for key in (b"k", None)]
+    records = [
+        [Record(0, START_MS + ms, key, b"v" * 90, HEADERS)] for ms in (0, -2000) for key in (b"k", None)
+    ]
     changed: set[str] = set()
     for config in [*TOPICS.values(), *[LogConfig(compression_type=name) for name in CODEC_OF_SETTING]]:
         values = {name: getattr(config, name) for name in names}
