@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kafkacompat.api.join_group import HANDLER as JOIN
-from kafkacompat.coordinator._tests.clients import RANGE, TYPE, subscription
+from kafkacompat.coordinator._tests.clients import RANGE, TYPE, form_group, join, subscription
 from kafkacompat.coordinator._tests.kit import LeadingCoordinator, machine_of
 from kafkacompat.group._tests.test_static_members import static_group
 from kafkacompat.group.classic.classic_group import ClassicGroup, ClassicGroupMember
@@ -29,6 +29,7 @@ from kafkacompat.wire.definition import FIXED_TYPES
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from kafkacompat.wire.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
+from kafkacompat.wire.messages.join_group_response import JoinGroupResponse, JoinGroupResponseMember
 from kafkacompat.wire.messages.offset_commit_value import OffsetCommitValue
 from kafkacompat.wire.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
 from kafkacompat.wire.messages.streams_group_heartbeat_request import Endpoint as ToldEndpoint
@@ -212,6 +213,22 @@ def test_each_field_of_a_join_changes_the_classic_member(
     join: Callable[..., dict[str, Any]], name: str
 ) -> None:
     assert join(**{name: OTHERWISE[name]}) != join()
+
+
+TOLD_TO_THE_LEADER = {*JoinGroupResponseMember.field_names()} - {"member_id", *OF_ITS_FIRST_JOIN}
+
+
+@pytest.mark.parametrize("name", sorted(TOLD_TO_THE_LEADER))
+def test_the_leader_is_told_of_each_field_that_a_member_changes(name: str) -> None:
+    """`unchanged` of a join decides: a member that rejoins as it was is answered at once, and nobody learns of it."""
+    world = LeadingCoordinator()
+    leader, other = form_group(world, 2)
+    field = "protocols" if name == "metadata" else name
+    sent(world, member_id=other, **{field: OTHERWISE[field]})
+    answer = join(world, leader)
+    assert isinstance(answer, JoinGroupResponse), "the other member does not wait for a new generation"
+    told = {each.member_id: getattr(each, name) for each in answer.members}
+    assert told[other] != told[leader]
 
 
 def test_a_replacement_that_the_log_refuses_leaves_each_field_as_it_was() -> None:
