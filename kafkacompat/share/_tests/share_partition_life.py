@@ -153,6 +153,8 @@ class SharePartitionLife:
                 self.deliver(letters)
         self.letters = []
         self.holds = {}
+        self.waiting: set[str] = set()
+        """Members whose fetches wait until something makes records acquirable."""
         self.counts: dict[int, int] = {}
         self.partition = SharePartition(KEY, "t", 1, lambda: self.settings)
         self.model = Model(self.settings)
@@ -174,8 +176,12 @@ class SharePartitionLife:
         self.model.settings = self.settings
         can_acquire = self.partition.can_acquire_records()
         assert can_acquire == self.model.can_acquire()
+        if self.partition.take_wakeup():
+            self.waiting.clear()
         if not can_acquire:
+            self.waiting.add(member)
             return 0
+        assert member not in self.waiting, "nothing has woken the fetch that waits"
         offset = self.partition.next_fetch_offset()
         assert offset == self.model.next_fetch_offset()
         if offset < self.log_start:
@@ -428,6 +434,7 @@ class SharePartitionLife:
         )
 
     def change_settings(self) -> None:
+        self.waiting.clear()  # a setting wakes nobody
         self.settings = replace(
             self.settings,
             record_lock_duration_ms=self.random.choice([50, 100, 200]),
