@@ -234,7 +234,7 @@ MUTANTS: tuple[Plant, ...] = (
 )
 SEEN_AT: dict[str, SeenAt] = {
     "waits_survive_a_change_of_leader": (8, 4),
-    "a_failed_sync_is_forgiven": (16, 30),
+    "a_failed_sync_is_forgiven": (15, 16, 30),
     "no_truncation": (1, 0),
     "truncation_to_the_high_watermark": 6,
     "expansion_without_catching_up": (8, 6, 2),
