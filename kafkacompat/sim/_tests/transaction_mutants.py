@@ -71,10 +71,10 @@ def markers_are_not_loaded(patch: pytest.MonkeyPatch) -> None:
 def a_fetch_is_not_looked_at_again(patch: pytest.MonkeyPatch) -> None:
     """A follower waits for its maximum wait although a coordinator has appended while the fetch was read."""
 
-    def read_arrived(self: Any, context: Any, parameters: Any) -> Any:
+    def read(self: Any, context: Any, parameters: Any) -> Any:
         return self._reads.read_all(context, parameters, context.partitions, arrived=True)
 
-    patch.setattr(FetchEngine, "_read_arrived", read_arrived)
+    patch.setattr(FetchEngine, "_read_of_follower", read)
 
 
 def every_id_has_expired(patch: pytest.MonkeyPatch) -> None:
