@@ -21,5 +21,6 @@ def heartbeat(node: Node, context: RequestContext, request: HeartbeatRequest) ->
 HANDLER = Handler(
     function=heartbeat,
     error_response=top_level_error(HeartbeatResponse),
+    repeats=True,
     asks_coordinators=True,
 )

@@ -34,7 +34,6 @@ from kafkacompat.group.consumer.consumer_group import ConsumerGroup
 from kafkacompat.group.consumer.heartbeat import (
     HeartbeatCaller,
     Part,
-    SteadyHeartbeat,
     consumer_group_heartbeat,
     steady_heartbeat,
     validate_heartbeat,
@@ -73,7 +72,7 @@ from kafkacompat.group.transactional_offsets import TransactionalOffsets
 from kafkacompat.ids import OFFSETS_TOPIC
 from kafkacompat.tasks import in_turns, pause
 from kafkacompat.wire.config_resources import ConfigResourceType
-from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.errors import NONE, ErrorCode
 from kafkacompat.wire.messages.consumer_group_describe_response import ConsumerGroupDescribeResponse
 from kafkacompat.wire.messages.consumer_group_describe_response import (
     DescribedGroup as DescribedConsumerGroup,
@@ -97,7 +96,7 @@ if TYPE_CHECKING:
     from kafkacompat.coordinator.services import TransactionVerifier
     from kafkacompat.coordinator.shard import Shard, ShardTimers, TimerKey
     from kafkacompat.group.consumer.regular_expressions import MayDescribe
-    from kafkacompat.group.environment import GroupResult, GroupSettings
+    from kafkacompat.group.environment import Environment, GroupResult, GroupSettings
     from kafkacompat.group.network_partition_metadata_client import NetworkPartitionMetadataClient
     from kafkacompat.group.records import GroupRecord
     from kafkacompat.ports import Random
@@ -375,6 +374,16 @@ class GroupCoordinator:
                 # Members of a loading group keep their assignments and continue.
                 return Deferred.of(HeartbeatResponse())
             return Deferred.of(HeartbeatResponse(error_code=refusal.code))
+        if (
+            answer.done
+            and not answer.has_failed
+            and answer.result().error_code is NONE
+            and machine_of(shard).env.classic_group(request.group_id) is not None
+        ):
+            # If that is refused, it has no effect but one that the usual way, which is next, has as well.
+            context.again = partial(
+                _again, self._shard, request.group_id, lambda env, now_ms: heartbeat(env, request) is NONE
+            )
         return or_refused(answer, lambda refusal: HeartbeatResponse(error_code=refusal.code))
 
     def leave_group(
@@ -419,7 +428,7 @@ class GroupCoordinator:
         if answer.done and may_describe is None:
             steady = steady_heartbeat(machine_of(shard).env, request, caller, answer.result())
             if steady is not None:
-                context.again = partial(_again, self._shard, steady)
+                context.again = partial(_again, self._shard, request.group_id, steady.again)
         return answer
 
     # --- offsets
@@ -666,12 +675,14 @@ def _require_member(shard: Shard, request: ConsumerGroupHeartbeatRequest) -> Non
     group.member(request.member_id)
 
 
-def _again(shard_of: Callable[[str], Shard], steady: SteadyHeartbeat) -> bool:
+def _again(
+    shard_of: Callable[[str], Shard], group_id: str, again: Callable[[Environment, int], bool]
+) -> bool:
     try:
-        shard = shard_of(steady.group_id)
+        shard = shard_of(group_id)
     except OperationRefused:
         return False
-    return shard.at_once(lambda now_ms: steady.again(machine_of(shard).env, now_ms))
+    return shard.at_once(lambda now_ms: again(machine_of(shard).env, now_ms))
 
 
 def _refused_heartbeat(refusal: OperationRefused) -> ConsumerGroupHeartbeatResponse:
