@@ -239,15 +239,13 @@ class Connection:
             self._close_for_own_error()
         else:
             self._send_or_add(answer)
-        if (
-            self._stage is _OPEN
-            and not replies.waiting
-            and not replies.output.queued_bytes
-            and not self._muted
-        ):
-            self._rests = True
-        else:
-            self.turn(now_s + TURN_S)
+        if self._stage is _OPEN and not replies.output.queued_bytes and not self._muted:
+            if not replies.waiting:
+                self._rests = True
+                return True
+            if buffer.has_space():  # the next request may come before the reply
+                return True
+        self.turn(now_s + TURN_S)
         return True
 
     def writable(self) -> None:
@@ -447,6 +445,7 @@ class Connection:
             return
         if reply is self._replies.parked and self._replies.send_parked() and self._is_idle():
             self.last_active_ms = self._host.clock.monotonic_ms()
+            self._rests = not self._replies.waiting and not self._muted and self._memory is None
         else:
             self._host.take_turn_soon(self)
 

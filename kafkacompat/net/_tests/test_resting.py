@@ -13,6 +13,7 @@ from kafkacompat.net import connection as module
 from kafkacompat.net._tests.helpers import ScriptedDispatcher, framed
 from kafkacompat.net.connection import Connection
 from kafkacompat.net.poller import READ, WRITE
+from kafkacompat.net.receive_buffer import INITIAL_BYTES
 from kafkacompat.net.settings import NetworkSettings
 from kafkacompat.ports.dispatcher import CloseConnection, ConnectionInfo, Reply
 
@@ -62,7 +63,7 @@ class Socket:
 class World:
     """The host of one connection. It gives turns, and tells of events until nothing is left to do."""
 
-    def __init__(self) -> None:
+    def __init__(self, other_bytes_max: int = OTHER_BYTES_MAX) -> None:
         self.clock: Any = self
         self.workers: Any = None
         self.memory = None
@@ -72,7 +73,7 @@ class World:
         self.watched = 0
         self.socket = Socket()
         info = ConnectionInfo(1, "PLAINTEXT", "127.0.0.1", 5)
-        self.connection = Connection(self.socket, info, self, FRAME_BYTES_MAX, OTHER_BYTES_MAX)
+        self.connection = Connection(self.socket, info, self, FRAME_BYTES_MAX, other_bytes_max)
         self.connection.start()
         self.dispatcher.answers |= {
             b"mute": self._mute,
@@ -214,3 +215,55 @@ def test_resting_changes_nothing_but_the_work(monkeypatch: pytest.MonkeyPatch) -
             never.take(step)
             assert resting.seen() == never.seen(), f"seed {seed}, step {number}"
     assert alone > 300
+
+
+def test_a_connection_rests_again_after_a_reply_that_was_waited_for() -> None:
+    world = World()
+    world.take(("bytes", framed(b"usual 1")))
+    assert world.connection._rests
+    for _ in range(2):
+        world.take(("bytes", framed(b"park 1")))
+        assert not world.connection._rests
+        world.take(("resolve", 0))
+        assert world.connection._rests
+    world.take(("bytes", framed(b"park 1")))
+    world.take(("bytes", framed(b"usual 2") + framed(b"usual 3")[:5]))
+    world.take(("resolve", 0))
+    assert not world.connection._rests
+    world.take(("bytes", framed(b"usual 3")[5:]))
+    assert world.connection._rests
+    assert world.dispatcher.requests[-2:] == [b"usual 2", b"usual 3"]
+
+
+def test_a_connection_does_not_rest_while_another_reply_is_waited_for() -> None:
+    world = World()
+    world.take(("bytes", framed(b"later 1")))
+    world.take(("bytes", framed(b"park 2")))
+    world.take(("resolve", 1))
+    assert not world.connection._rests
+    world.take(("resolve", 0))
+    world.take(("bytes", framed(b"usual 3")))
+    assert world.connection._rests
+
+
+def test_a_connection_that_is_muted_does_not_rest_after_its_reply() -> None:
+    world = World()
+    world.take(("bytes", framed(b"park 1")))
+    world.take(("mute", 9))
+    world.take(("resolve", 0))
+    assert not world.connection._rests
+    world.take(("bytes", framed(b"usual 2")))
+    assert world.dispatcher.requests == [b"park 1"]
+    world.take(("unmute",))
+    assert world.dispatcher.requests == [b"park 1", b"usual 2"]
+
+
+def test_a_request_that_fills_the_buffer_ends_reading_while_it_waits() -> None:
+    world = World(FRAME_BYTES_MAX)
+    body = b"park " + b"." * (INITIAL_BYTES - 9)
+    world.take(("bytes", framed(b"usual 1")))
+    world.take(("bytes", framed(body)))
+    assert world.dispatcher.requests == [b"usual 1", body]
+    assert not world.watched & READ
+    world.take(("resolve", 0))
+    assert world.watched == READ
