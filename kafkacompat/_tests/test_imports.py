@@ -12,6 +12,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 FREE = {
     "addresses",
+    "compiled",
     "ids",
     "ports",
     "config",
@@ -29,6 +30,7 @@ FREE = {
 EVERYTHING = {"*"}
 ALLOWED: dict[str, set[str]] = {
     "addresses": set(),
+    "compiled": set(),
     "dataclass": set(),
     "ids": set(),
     "deferred": set(),

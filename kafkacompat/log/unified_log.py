@@ -14,6 +14,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from kafkacompat.compiled import require_switched_on
 from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import INTERNAL_TOPICS, OffsetAndEpoch, TopicPartition, Uuid
 from kafkacompat.log.checkpoint import (
@@ -1165,6 +1166,7 @@ append_next_compiled: Any = None
 set_high_watermark_compiled: Any = None
 """The same methods of _append.c; None if it was not compiled, or from another source text. Tests hold the two equal."""
 try:
+    require_switched_on()
     from kafkacompat.log import _append
 
     append_next_compiled, set_high_watermark_compiled = _append.methods_of_log(

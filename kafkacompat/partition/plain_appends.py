@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from kafkacompat.compiled import require_switched_on
 from kafkacompat.partition.partition import Partition
 from kafkacompat.partition.traffic import TopicTraffic
 from kafkacompat.records.compression import CODEC_OF_SETTING
@@ -143,6 +144,7 @@ append_known: AppendKnown = append_known_in_python
 compiled: tuple[FindCores, AppendKnown] | None = None
 """The same functions of _plain.c; None if it was not compiled, or from another source text."""
 try:
+    require_switched_on()
     from kafkacompat.partition import _plain
 
     compiled = find_cores, append_known = _plain.functions(Partition, TopicTraffic, takes_batches)

@@ -17,6 +17,7 @@ from contextlib import suppress
 from struct import Struct as Layout
 from typing import Any, TypeAlias
 
+from kafkacompat.compiled import require_switched_on
 from kafkacompat.ports import LogRefused
 from kafkacompat.records.batch import HEADER_SIZE
 from kafkacompat.records.compression import LZ4, UNPACKING_COST, library
@@ -34,6 +35,7 @@ from kafkacompat.records.validate import (
 from kafkacompat.wire.primitives import write_uvarint
 
 try:
+    require_switched_on()
     from kafkacompat.records import _produce
 
     _parse, _pack, _use_lz4 = _produce.read_request, _produce.answer_produce, _produce.use_lz4

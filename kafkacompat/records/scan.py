@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias, cast
 
+from kafkacompat.compiled import require_switched_on
 from kafkacompat.records.limits import RecordLimitExceeded
 from kafkacompat.records.record import Headers, Record, RecordMalformed, append_varint, read_varint
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from kafkacompat.ports import Buffer
 
 try:
+    require_switched_on()
     from kafkacompat.records import _scan
 
     _ = _scan.find
