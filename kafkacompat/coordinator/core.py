@@ -201,6 +201,13 @@ class PartitionWriter(Protocol):
         """Returns (NONE, last offset), or (error, -1)."""
         ...
 
+    def append_built(
+        self, partition: int, batch: bytearray, count: int, now_ms: int, base_sequence: int
+    ) -> tuple[ErrorCode, int, bool] | None:
+        """Like `append`, for a batch of `build_plain_batch`, whose records are not looked at again. Returns (NONE, first offset,
+        whether it is committed), or (error, -1, False). None if it has to be given to `append`."""
+        ...
+
     def append_transactional(
         self, partition: int, batch: Buffer, terms: TransactionTerms
     ) -> tuple[ErrorCode, int]:

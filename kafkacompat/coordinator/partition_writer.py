@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 from kafkacompat.coordinator.core import UNBOUNDED, InTransaction, PartitionWriter, RecordRun
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
+from kafkacompat.partition.service import ProduceResult
 from kafkacompat.ports import TransactionTerms
-from kafkacompat.records.batch import build_batch
+from kafkacompat.records.batch import build_batch, build_plain_batch
 from kafkacompat.records.control import build_end_transaction_marker
 from kafkacompat.records.record import Record
 from kafkacompat.records.validate import Origin
-from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.errors import NONE, ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 ALL_REPLICAS = -1
 BATCH_FORMAT_VERSION = 13
 """The Produce version that the batches conform to."""
+SHORT_RECORDS = 1_000
+SHORT_BYTES = 64 * 1024
+"""Of records that are encoded before anything else is looked at, and the bytes of their keys and values."""
 
 
 class ServicePartitionWriter:
@@ -48,6 +52,16 @@ class ServicePartitionWriter:
             self._name(partition), batch, ALL_REPLICAS, BATCH_FORMAT_VERSION, True
         )
         return result.error, result.last_offset
+
+    def append_built(
+        self, partition: int, batch: bytearray, count: int, now_ms: int, base_sequence: int
+    ) -> tuple[ErrorCode, int, bool] | None:
+        size = len(batch)
+        facts = partition, 0, size, size, 0, count, now_ms, now_ms, -1, -1, base_sequence, 1
+        result = self._partitions.append_built(self._topic, batch, facts)
+        if isinstance(result, ProduceResult):
+            return result.error, -1, False
+        return None if result is None else (NONE, *result)
 
     def append_transactional(
         self, partition: int, batch: Buffer, terms: TransactionTerms
@@ -97,6 +111,7 @@ logger = logging.getLogger(__name__)
 class ShardLog:
     __slots__ = (
         "_base_sequence",
+        "_committed_end",
         "_compression",
         "_doubtful_end",
         "_partition",
@@ -114,7 +129,9 @@ class ShardLog:
         """The latest append that is not committed yet."""
         self._doubtful_end = -1
         """The end offset of the latest append if the wait for it has failed, or of what was loaded."""
-        self._told = ErrorCode.NONE
+        self._committed_end = -1
+        """The end offset of the latest append that was committed at once."""
+        self._told = NONE
         """The error of the last append, to log it once."""
 
     def found(self) -> Log | None:
@@ -139,6 +156,44 @@ class ShardLog:
         self, records: tuple[Any, ...], encode: Encode, now_ms: int, owner: InTransaction | None
     ) -> tuple[ErrorCode, int, int]:
         """Returns (error, first offset, end offset)."""
+        if owner is None and not self._compression and len(records) <= SHORT_RECORDS:
+            appended = self._append_short(records, encode, now_ms)
+            if appended is not None:
+                return appended
+        return self._append_any(records, encode, now_ms, owner)
+
+    def _append_short(
+        self, records: tuple[Any, ...], encode: Encode, now_ms: int
+    ) -> tuple[ErrorCode, int, int] | None:
+        """`append` of a few short records, as nearly all are. None, before any effect, if they need a closer look."""
+        pairs = []
+        left = SHORT_BYTES
+        for record in records:
+            if type(record) is RecordRun:
+                return None
+            key, value = pair = encode(record)
+            left -= len(key) if value is None else len(key) + len(value)
+            if left < 0:
+                return None
+            pairs.append(pair)
+        count = len(pairs)
+        batch = build_plain_batch(pairs, now_ms, self._base_sequence)
+        appended = self._writer.append_built(self._partition, batch, count, now_ms, self._base_sequence)
+        if appended is None:
+            return None
+        error, first_offset, is_committed = appended
+        if error is not NONE:
+            self._tell_of(error, count)
+            return error, -1, 0
+        self._told = NONE
+        end_offset = first_offset + count
+        if is_committed:
+            self._committed_end = end_offset
+        return NONE, first_offset, end_offset
+
+    def _append_any(
+        self, records: tuple[Any, ...], encode: Encode, now_ms: int, owner: InTransaction | None
+    ) -> tuple[ErrorCode, int, int]:
         entries = []
         left = self.batch_bytes_max()
         count, before = 0, b""
@@ -173,7 +228,11 @@ class ShardLog:
             )
             terms = TransactionTerms(owner.verification_guard, from_client=False)
             error, last_offset = self._writer.append_transactional(self._partition, batch, terms)
-        if error is not ErrorCode.NONE and error is not self._told:
+        self._tell_of(error, count)
+        return error, last_offset - count + 1, last_offset + 1
+
+    def _tell_of(self, error: ErrorCode, count: int) -> None:
+        if error is not NONE and error is not self._told:
             # Log it once: a full disk refuses every commit of every client, and the log file may be on the same disk.
             logger.warning(
                 "coordinator partition %d: %d records could not be written: %s",
@@ -182,7 +241,6 @@ class ShardLog:
                 error.name,
             )
         self._told = error
-        return error, last_offset - count + 1, last_offset + 1
 
     def append_marker(
         self,
@@ -206,6 +264,8 @@ class ShardLog:
 
     def when_committed(self, end_offset: int) -> Deferred[ErrorCode] | None:
         """The result for records just appended, which later reads wait for too. None if they are committed."""
+        if end_offset <= self._committed_end:
+            return None
         pending = self._writer.when_committed(self._partition, end_offset)
         if pending is not None and not pending.done:
             self._wait_for(pending, end_offset)

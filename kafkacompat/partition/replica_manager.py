@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.deferred import Deferred, when_all_done
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
     from kafkacompat.partition.hosted_partitions import Replicating
     from kafkacompat.partition.remote_fetch import RemoteFetches
+    from kafkacompat.partition.service import BuiltAppend
     from kafkacompat.partition.services import PartitionServices
     from kafkacompat.ports import (
         Buffer,
@@ -249,6 +250,30 @@ class ReplicaManager:
             self.advanced(core)
         if not core.alone and not is_duplicate:
             self.wakeups.appended(core)
+
+    def append_built(
+        self, topic: str, batch: bytearray, facts: BatchFacts
+    ) -> ProduceResult | BuiltAppend | None:
+        timestamp_ms, cores = facts[7], list[Partition]()
+        summary = facts[3], NO_CODEC, timestamp_ms, timestamp_ms, 0
+        if self.hosted.changes or not plain_appends.find_cores(
+            self.by_name, topic, [facts], True, summary, timestamp_ms, cores
+        ):
+            return None
+        results: list[Any] = []
+        moved: dict[Key, Partition] = {}
+        try:
+            is_done = plain_appends.append_known(
+                memoryview(batch), cores, [facts], results, moved, self._tell_of
+            )
+        except (LogRefused, OSError, BatchCorrupt) as failure:
+            cores[0].traffic.produces += 1
+            return self._not_appended(cores[0], facts[3], failure)
+        if not results:
+            return None
+        if moved:
+            self.advanced(cores[0])
+        return results[0][0], is_done
 
     def append_plain(self, request: PlainProduce) -> PlainAppends | None:
         now_ms = self._clock.now_ms()

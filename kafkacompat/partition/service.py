@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     )
     from kafkacompat.records.batch import ValidatedBatch
     from kafkacompat.records.limits import BatchLimits
-    from kafkacompat.records.plain_produce import PlainProduce
+    from kafkacompat.records.plain_produce import BatchFacts, PlainProduce
     from kafkacompat.records.validate import Allowance, Origin
     from kafkacompat.wire.errors import ErrorCode
     from kafkacompat.wire.messages.fetch_response import PartitionData
@@ -44,6 +44,10 @@ class ProduceResult:
 
 PlainResult: TypeAlias = "tuple[int, int] | ProduceResult"
 """Of a partition: the offset of the first record and the log start, or the refusal."""
+
+
+BuiltAppend: TypeAlias = "tuple[int, bool]"
+"""The offset of the first record, and whether the high watermark is above the batch already."""
 
 
 class PlainAppends(NamedTuple):
@@ -162,6 +166,14 @@ class PartitionService(Protocol):
         Raises TooMuchAtOnce, before anything is appended, if the records need more time of the loop than the
         allowance.
         """
+        ...
+
+    def append_built(
+        self, topic: str, batch: bytearray, facts: BatchFacts
+    ) -> ProduceResult | BuiltAppend | None:
+        """Append a batch that this node has built, with acks=all: without a codec, with a key in each record and one timestamp,
+        which is now. Its records are not looked at. The result is a refusal if it is a ProduceResult. None, before any effect,
+        if the batch needs a closer look: then `append` decides."""
         ...
 
     def append_plain(self, request: PlainProduce) -> PlainAppends | None:

@@ -37,6 +37,26 @@ def append_varint(out: bytearray, value: int) -> None:
     out.append(value)
 
 
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    append_varint(out, value)
+    return bytes(out)
+
+
+_SHORT = tuple([_varint(value) for value in range(1024)])
+"""The varints of small numbers."""
+
+
+def plain_record(offset_delta: int, key: bytes, value: bytes) -> bytes | None:
+    """A record with its length prefix, without headers and timestamp delta. None if it is not a short one."""
+    key_size, value_size = len(key), len(value)
+    if offset_delta >= 1000 or key_size + value_size >= 1000:
+        return None
+    short = _SHORT
+    body = b"".join((b"\0\0", short[offset_delta], short[key_size], key, short[value_size], value, b"\0"))
+    return short[len(body)] + body
+
+
 def read_varint(body: Buffer, position: int, bits: int = 32) -> tuple[int, int]:
     """(value, position after it). Raises RecordMalformed if the varint is too long or the body ends."""
     result = shift = 0

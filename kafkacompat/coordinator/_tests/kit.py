@@ -30,6 +30,7 @@ from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.partition.service import ProduceResult
 from kafkacompat.ports import FileSlice, LogRead, LogRefused, TransactionTerms, Workers
 from kafkacompat.records.batch import iterate_batches, stamp_offset_and_epoch
+from kafkacompat.records.plain_produce import BatchFacts
 from kafkacompat.records.validate import Origin, validate_produce
 from kafkacompat.tasks import Task, Tasks, at_once
 from kafkacompat.wire.errors import ErrorCode
@@ -116,6 +117,21 @@ class Partitions:
         if not self.held:
             log.set_high_watermark(log.log_end_offset)
         return ProduceResult(ErrorCode.NONE, last_offset=info.last_offset)
+
+    def append_built(
+        self, topic: str, batch: bytearray, facts: BatchFacts
+    ) -> ProduceResult | tuple[int, bool] | None:
+        if self.refusal is not None:
+            return ProduceResult(self.refusal)
+        log = self.log_of(TopicPartition(topic, facts[0]))
+        if facts[3] > log.config.max_message_bytes:
+            return None
+        first_offset = log.append_next(memoryview(batch), facts[3], facts[5], *facts[7:11], 0)
+        if first_offset < 0:
+            return None
+        if not self.held:
+            log.set_high_watermark(log.log_end_offset)
+        return first_offset, not self.held
 
     def log_of(self, partition: TopicPartition) -> KeptLog:
         """Created on first use."""

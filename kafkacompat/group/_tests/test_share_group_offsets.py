@@ -409,15 +409,15 @@ def test_a_group_whose_member_is_being_written_is_not_deleted(world: SharingCoor
     left_empty(world, "t")
     world.persister.held = True
     answer = world.call(DELETE_GROUPS, DeleteGroupsRequest(groups_names=[GROUP]), 2)
-    append = world.partitions.append
+    append = world.partitions.append_built
 
     def answering(*given: Any, **options: Any) -> Any:
         result = append(*given, **options)
-        world.partitions.append = append  # type: ignore[method-assign]
+        world.partitions.append_built = append  # type: ignore[method-assign]
         world.persister.release()
         return result
 
-    world.partitions.append = answering  # type: ignore[method-assign]
+    world.partitions.append_built = answering  # type: ignore[method-assign]
     assert Sharer(world, "one", "t").join().error_code == E.NONE
     assert answer.result().results[0].error_code == E.NON_EMPTY_GROUP
     world.restart()

@@ -8,10 +8,13 @@ import zlib
 
 import pytest
 from crc32c import crc32c
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from kafkacompat.records.batch import (
     BatchCorrupt,
     build_batch,
+    build_plain_batch,
     crc_of,
     has_valid_crc,
     iterate_batches,
@@ -49,6 +52,27 @@ def test_two_records_are_the_bytes_that_kafka_accepts() -> None:
         RECORDS, base_offset=5, leader_epoch=3, producer_id=7, producer_epoch=0, base_sequence=0
     )
     assert bytes(batch) == TWO_RECORDS
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([0, 1, 63, 64, 400, 900, 999, 1000, 9000]).map(bytes),
+            st.none() | st.sampled_from([0, 1, 63, 64, 99, 100, 599, 600, 1000, 9000]).map(bytes),
+        ),
+        min_size=1,
+        max_size=5,
+    ),
+    st.integers(0, 1 << 50),
+    st.sampled_from([-1, 0]),
+)
+@example([(b"k", b"v")] * 1002, 1_700_000_000_000, -1)
+def test_keys_and_values_are_the_same_batch_in_both_ways(
+    pairs: list[tuple[bytes, bytes | None]], timestamp_ms: int, sequence: int
+) -> None:
+    records = [Record(delta, timestamp_ms, key, value) for delta, (key, value) in enumerate(pairs)]
+    expected = build_batch(records, base_sequence=sequence)
+    assert build_plain_batch(pairs, timestamp_ms, sequence) == expected
 
 
 def test_commit_marker_is_the_bytes_that_kafka_accepts() -> None:

@@ -188,8 +188,8 @@ def test_an_answer_waits_for_the_followers_and_a_failed_wait_is_an_error() -> No
 def test_a_write_that_the_log_refuses_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     world = ShareCoordinatorNode()
     world.initialize(0)
-    refused = (E.NOT_LEADER_OR_FOLLOWER, -1)
-    monkeypatch.setattr(ServicePartitionWriter, "append", lambda writer, partition, batch: refused)
+    refused = (E.NOT_LEADER_OR_FOLLOWER, -1, False)
+    monkeypatch.setattr(ServicePartitionWriter, "append_built", lambda *_: refused)
     assert results(world.write({0: [StateBatch(0, 4, 2, 1)]}))[0][0] is E.NOT_COORDINATOR
     monkeypatch.undo()
     assert world.read(0).result().results[0].partitions[0].state_batches == []
@@ -378,7 +378,7 @@ def test_states_of_a_deleted_topic_that_the_log_did_not_let_go_go_later(
     world = ShareCoordinatorNode()
     world.initialize(0, 1)
     with monkeypatch.context() as patch:
-        patch.setattr(ServicePartitionWriter, "append", lambda *_: (E.KAFKA_STORAGE_ERROR, -1))
+        patch.setattr(ServicePartitionWriter, "append_built", lambda *_: (E.KAFKA_STORAGE_ERROR, -1, False))
         world.publish(deleted=["t"])
         world.time.advance(world.settings.prune_interval_ms)
         assert len(machine(world).states) == 2
@@ -400,7 +400,7 @@ def test_states_of_a_topic_that_was_deleted_while_nobody_coordinated_go() -> Non
 def test_a_shard_that_goes_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     world = ShareCoordinatorNode()
     world.initialize(0)
-    monkeypatch.setattr(ServicePartitionWriter, "append", lambda *_: (E.KAFKA_STORAGE_ERROR, -1))
+    monkeypatch.setattr(ServicePartitionWriter, "append_built", lambda *_: (E.KAFKA_STORAGE_ERROR, -1, False))
     world.publish(deleted=["t"])
     assert world.coordinator.sweeps._deleted
     world.resign()
