@@ -145,6 +145,9 @@ class LoopWait(trio.abc.Instrument):
         self.bell = Bell()
         self.loop_is_due = False
         """The loop's set has something."""
+        self.idle_until_s = 0.0
+        """There is nothing to do before, for the loop or for the timers, unless something happens. 0: they must be asked
+        (`idle_s`)."""
         self._task: trio.lowlevel.Task | None = None
         self._others_are_ready = False
         self._deadline_s: float | None = None
@@ -172,6 +175,7 @@ class LoopWait(trio.abc.Instrument):
         """Let the other tasks have a turn."""
         self._task = trio.lowlevel.current_task()
         self.loop_is_due = False
+        self.idle_until_s = 0.0
         self._deadline_s = None
         self._others_are_ready = trio.lowlevel.current_statistics().tasks_runnable > 0
         await trio.lowlevel.checkpoint()
@@ -179,23 +183,25 @@ class LoopWait(trio.abc.Instrument):
     def task_scheduled(self, task: trio.lowlevel.Task) -> None:
         if task is not self._task:
             self._others_are_ready = True
+            self.idle_until_s = 0.0
 
     def _timers_have_moved(self) -> None:
         self._timer_s = None
+        self.idle_until_s = 0.0
 
-    def idle_s(self) -> float:
+    def idle_s(self, now_s: float) -> float:
         """For how long there is nothing to do unless something happens. Not positive: something may be to do now, for the loop or
         for the timers (`fire_due`)."""
         if self._others_are_ready:
             return 0.0
-        now_s = monotonic()
         if self._deadline_s is None:
             # The answer takes five times as long as a look at the set. Only in a turn of the loop deadlines move.
             left_s = trio.lowlevel.current_statistics().seconds_to_next_deadline
             self._deadline_s = now_s + min(left_s, WAIT_MAX_S)
         if self._timer_s is None:
             self._timer_s = math.inf if self._timers is None else self._timers.next_s()
-        return (self._deadline_s if self._deadline_s < self._timer_s else self._timer_s) - now_s
+        self.idle_until_s = min(self._deadline_s, self._timer_s)
+        return self.idle_until_s - now_s
 
     def fire_due(self) -> bool:
         """Fire the timers that are due, or a few of many. Returns whether some were, and the loop had nothing to do."""
@@ -206,7 +212,7 @@ class LoopWait(trio.abc.Instrument):
         now_s = monotonic()
         if self._timer_s > now_s:
             return False
-        self._timer_s = None
+        self._timers_have_moved()
         self._timers.fire()
         return not self._others_are_ready and self._deadline_s is not None and self._deadline_s > now_s
 

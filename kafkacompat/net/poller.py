@@ -8,8 +8,9 @@ because a socket that accepts more is always ready.
 - Under load the loop's thread stays here for a while. If requests follow each other closely, as the last few did, it
   polls repeatedly for SPIN_S, because waking a sleeping core costs more than a small request. Polling has to pay: it is left
   while it is in vain too often.
-- In trio's place it then waits in the kernel until a connection or the loop has something to do. Of several pollers one waits
-  there, and lets the others serve.
+- In trio's place it then waits in the kernel until a connection or the loop has something to do. It does not look again before:
+  if a connection has become ready meanwhile, the wait returns at once. Of several pollers one waits there, and lets the others
+  serve.
 - With trio it waits in the kernel for at most LINGER_S, also if requests are further apart, and does not go through the loop. After
   a longer pause it does neither. If the last requests before the pause came one soon after the other, it does wait in the kernel,
   because those after it may come so too.
@@ -38,6 +39,8 @@ REWARDED_MIN = 8
 vain costs about as much as this many sleeps do, so it takes as many waits from the row. So the requests of a few clients that come
 together are not polled for, nor those that are mostly further apart than SPIN_S."""
 REWARDED_MAX = 2 * REWARDED_MIN
+AT_ONCE_S = 0.00001
+"""A wait that returns sooner was none: the request came while others had their turns."""
 BUSY_S = 0.001
 EVENTS_MAX = 256
 """Connections taken from the set at once."""
@@ -179,7 +182,7 @@ class _Nested:
         await trio.lowlevel.wait_task_rescheduled(self._give_up)
 
     def readable(self) -> None:
-        self._poller.serve()  # what it leaves without a turn is still ready
+        self._poller.serve_as_guest()
 
     def writable(self) -> None:
         """Nothing is written to a set."""
@@ -203,8 +206,6 @@ class Poller:
         "_after_each",
         "_guests",
         "_has_removed",
-        "_in_place",
-        "_is_guest",
         "_last_end_s",
         "_left",
         "_lingering_paid",
@@ -218,14 +219,14 @@ class Poller:
 
     def __init__(
         self,
-        after_each: Callable[[float], None],
+        after_each: Callable[[float], object],
         after_all: Callable[[], None],
         sockets: SocketSet | None = None,
         wait: LoopWait | None = None,
     ) -> None:
         """`after_each` is called after all ready connections had their turn or the time is over, with the time at
-        which the loop needs its turn. `after_all` is called before the loop gets it. With `wait` it waits in the loop's place,
-        if it can."""
+        which the loop needs its turn. It returns whether it has more to do. `after_all` is called before the loop gets its turn.
+        With `wait` it waits in the loop's place, if it can."""
         self._after_each = after_each
         self._after_all = after_all
         self.serving = False
@@ -244,10 +245,6 @@ class Poller:
         """Waits in a row that brought a request, less those that polling in vain has cost."""
         self._wait = wait
         self._guests: dict[int, Guest] = {}
-        self._in_place: LoopWait | None = None
-        """Set while it waits in the loop's place."""
-        self._is_guest = False
-        """The poller that waits in the loop's place lets it serve."""
 
     def add(self, fd: int, reader: Reader, events: int) -> None:
         """Call the method for each of `events` whenever the socket is ready for it."""
@@ -280,7 +277,6 @@ class Poller:
         while True:
             owner = None if self._wait is None else self._wait.owner
             if owner is not None:
-                self._is_guest = True
                 try:
                     await _Nested(self, owner, self._set.fileno()).until_dismissed()
                     continue
@@ -288,8 +284,6 @@ class Poller:
                     if not is_told:
                         is_told = True
                         _log.warning("the loop wakes for each request, a set cannot be waited for: %s", error)
-                finally:
-                    self._is_guest = False
             await trio.lowlevel.wait_readable(self._set.fileno())
             while self.serve():
                 # Sleeping before the next request comes would cost more than the loop's turn.
@@ -306,18 +300,16 @@ class Poller:
             _log.warning("the loop wakes for each request, its set cannot be waited for: %s", error)
             return
         wait.begin(self)
-        self._in_place = wait
         self._readers[loop] = wait
         try:
             while wait.owner is self:
                 await wait.turn_of_the_loop()
-                wait.fire_due()  # where serving does not end, there is no sleep that would
-                # Another poller may have begun in this turn. It is ready, and would be waited for here.
-                while wait.owner is self and not self.serve() and self._sleep(wait):
-                    pass
+                if (
+                    wait.owner is self
+                ):  # or another poller has begun in this turn. It is ready, and would be waited for here
+                    self._serve_in_place(wait)
         finally:
             wait.end(self)
-            self._in_place = None
             self.remove(loop)
             while self._guests:  # what one is told may remove others
                 fd, guest = self._guests.popitem()
@@ -328,17 +320,9 @@ class Poller:
         """Give turns to ready connections until none is ready or BUSY_S is over. Returns whether the loop must have its turn
         before more are served."""
         began_s = monotonic()
-        in_place = self._in_place
-        if in_place is not None:
-            in_place.rest.began_s = began_s
-        lingers = (
-            in_place is None
-            and not self._is_guest
-            and self._may_linger
-            and (self._lingering_paid or began_s - self._last_end_s < LINGER_S)
-        )
+        lingers = self._may_linger and (self._lingering_paid or began_s - self._last_end_s < LINGER_S)
         until_s = began_s + BUSY_S
-        ready, readers = self._set.ready, self._readers
+        ready = self._set.ready
         self.serving = True
         self._has_removed = False
         self._lingering_paid = False
@@ -350,58 +334,87 @@ class Poller:
             if not fds:
                 time_ended_it = False
                 break
-            for at, (fd, events) in enumerate(fds, 1):
-                reader = readers.get(fd)
-                if reader is None:
-                    continue  # removed by an earlier connection's turn
-                if events & _NOT_READ:
-                    reader.writable()
-                if events & _NOT_WRITE:
-                    reader.readable()
-                if at < len(fds) and monotonic() >= until_s:
-                    self._left = fds[at:]
-                    break
-            self._after_each(until_s)
-            if in_place is not None and in_place.loop_is_due:
-                break
+            self._give_turns(fds, until_s)
         self._last_end_s = monotonic()
         self.serving = False
         self._after_all()
-        if in_place is not None:
-            # It knows whether the loop has something to do, or learns it from its set. The set may tell of connections first.
-            return in_place.loop_is_due or bool(self._left)
         return time_ended_it
 
-    def _sleep(self, wait: LoopWait) -> bool:
-        """Wait in the loop's place until a connection is ready or timers have fired. False if the loop needs its turn first."""
-        # First of all: requests may follow each other for ever.
-        idle_s = wait.idle_s()
-        if idle_s <= 0:
-            return wait.fire_due()
-        if self._rewarded >= REWARDED_MIN and not self._has_removed:
-            self._left = self._spin()
-            if self._left:
-                return True
-        began_s, rest = monotonic(), wait.rest
-        rest.is_resting = True
-        self._left = self._set.wait(idle_s)
-        rest.began_s = woke_s = monotonic()
-        rest.is_resting = False
-        self._note_sleep(bool(self._left) and woke_s - began_s < LINGER_S)
-        return bool(self._left) or wait.fire_due()
+    def serve_as_guest(self) -> None:
+        """Give turns to those that are ready. The rest is still ready, so the poller in the loop's place calls again."""
+        self.serving = True
+        fds, self._left = self._left or self._set.ready(), []
+        self._give_turns(fds, monotonic() + BUSY_S)
+        self.serving = False
+        self._after_all()
+
+    def _give_turns(self, fds: list[tuple[int, int]], until_s: float) -> object:
+        """Give each of these its turn, as far as time allows. Returns whether there is more to do without another look at the
+        sockets."""
+        readers, left = self._readers, len(fds)
+        for fd, events in fds:
+            left -= 1
+            reader = readers.get(fd)
+            if reader is None:
+                continue  # removed by an earlier connection's turn
+            if events & _NOT_READ:
+                reader.writable()
+            if events & _NOT_WRITE:
+                reader.readable()
+            if left and monotonic() >= until_s:
+                self._left = fds[-left:]
+                break
+        return self._after_each(until_s)
+
+    def _serve_in_place(self, wait: LoopWait) -> None:
+        """Give turns, fire timers, and sleep, until the loop needs its turn."""
+        rest, ready, sleep = wait.rest, self._set.ready, self._set.wait
+        self.serving = True  # nothing else runs while it sleeps
+        wait.fire_due()  # requests may follow each other for ever
+        fds, self._left = self._left or ready(), []
+        rest.began_s = now_s = monotonic()
+        while True:
+            has_more = self._give_turns(fds, now_s + BUSY_S)
+            if wait.loop_is_due or self._left:
+                break
+            now_s = monotonic()
+            idle_s = wait.idle_until_s - now_s
+            if idle_s <= 0:
+                idle_s = wait.idle_s(now_s)
+            if idle_s <= 0 and not wait.fire_due():
+                break
+            if idle_s <= 0 or has_more:
+                fds = ready()
+                rest.began_s = now_s = monotonic()
+                continue
+            if self._rewarded >= REWARDED_MIN:
+                fds = self._spin()
+                rest.began_s = now_s = monotonic()
+                if fds:
+                    continue
+            rest.is_resting = True
+            fds = sleep(idle_s)
+            rest.began_s = woke_s = monotonic()
+            rest.is_resting = False
+            if not fds or woke_s - now_s >= LINGER_S:
+                self._rewarded = 0
+            elif woke_s - now_s >= AT_ONCE_S and self._rewarded < REWARDED_MAX:
+                self._rewarded += 1
+            now_s = woke_s
+        self.serving = False
+        self._after_all()
 
     def _spin(self) -> list[tuple[int, int]]:
         """The next ready connections. None if nothing comes soon."""
         ready = self._set.ready
-        fds: list[tuple[int, int]] = []
+        fds = ready()
+        if fds:  # they came while others had their turns
+            return fds
         until_s = monotonic() + SPIN_S
         while not fds and monotonic() < until_s:
             fds = ready()
         self._rewarded = min(self._rewarded + 1, REWARDED_MAX) if fds else self._rewarded - REWARDED_MIN
         return fds
-
-    def _note_sleep(self, has_paid: bool) -> None:
-        self._rewarded = min(self._rewarded + 1, REWARDED_MAX) if has_paid else 0
 
     def _linger(self) -> list[tuple[int, int]]:
         """The next ready connections, at once or after a sleep in the kernel. None if nothing comes."""
@@ -409,7 +422,7 @@ class Poller:
         if not fds:
             if select.select([self._set.fileno()], (), (), LINGER_S)[0]:
                 fds = self._set.ready()
-            self._note_sleep(bool(fds))
+            self._rewarded = min(self._rewarded + 1, REWARDED_MAX) if fds else 0
         if fds:
             self._lingering_paid = True
         return fds

@@ -59,15 +59,18 @@ class ReadyQueue:
             self._taker = trio.lowlevel.current_task()
             await trio.lowlevel.wait_task_rescheduled(self._forget_taker)
 
-    def give(self, until_s: float) -> None:
-        """Give a turn to each connection in the queue, as far as time allows, but to at least one."""
+    def give(self, until_s: float) -> bool:
+        """Give a turn to each connection in the queue, as far as time allows, but to at least one. Whether some are left."""
         ready = self._ready
+        if not ready:
+            return False
         for _ in range(len(ready)):
             connection = ready.popleft()
             connection.in_line = False
             connection.turn()
             if monotonic() >= until_s:
-                return
+                break
+        return bool(ready)
 
     def wake(self) -> None:
         """Let `run` go on if the queue is not empty."""

@@ -452,3 +452,128 @@ def test_nothing_is_waited_for_when_a_connection_has_ended(
     poller.serve()
     assert bool(waits) is not ends
     poller.close()
+
+
+class Place(LoopWait):
+    """The loop's place, whose loop and timers never have something to do until a test says so."""
+
+    def __init__(self) -> None:
+        super().__init__(LoopRest())
+        self.idle_until_s = 1e9
+
+
+class Requests(EpollSet):
+    """A set with one client. Each gap is the time from an answer to the client's next request: negative if the request is there
+    already. After the last one the loop has something to do."""
+
+    LOOK_S = 0.000001
+
+    def __init__(self, gaps: list[float], place: Place) -> None:
+        super().__init__()
+        self.gaps = iter(gaps)
+        self.now = self.next_s = 100.0
+        self.looks: list[str] = []
+        self.place = place
+
+    def readable(self) -> None:
+        assert not self.place.rest.is_resting
+        gap = next(self.gaps, None)
+        if gap is None:
+            self.place.loop_is_due = True
+        else:
+            self.next_s = self.now + gap
+            self.looks.append("request")
+
+    def writable(self) -> None:
+        raise AssertionError("not waited for")
+
+    def ready(self) -> list[tuple[int, int]]:
+        self.looks.append("look")
+        return self._shown()
+
+    def wait(self, most_s: float) -> list[tuple[int, int]]:
+        assert self.place.rest.is_resting
+        self.looks.append("sleep")
+        self.now = max(self.now, self.next_s)
+        return self._shown()
+
+    def _shown(self) -> list[tuple[int, int]]:
+        self.now += self.LOOK_S
+        return [(self.fileno(), READ)] if self.next_s <= self.now else []
+
+    def served_in_place(
+        self, monkeypatch: pytest.MonkeyPatch, after_each: Callable[[float], object] = lambda until_s: None
+    ) -> str:
+        monkeypatch.setattr(module, "monotonic", lambda: self.now)
+        poller = Poller(after_each, lambda: None, self, self.place)
+        poller._readers[self.fileno()] = self
+        poller._serve_in_place(self.place)
+        assert not poller.serving
+        poller.close()
+        return " ".join(self.looks)
+
+
+def test_in_the_loops_place_a_request_that_finds_it_asleep_costs_one_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks = Requests([0.005] * 20, Place()).served_in_place(monkeypatch)
+    assert looks == "look " + "request sleep " * 19 + "request sleep"
+
+
+def test_in_the_loops_place_requests_that_follow_each_other_closely_are_asked_for_without_sleeping_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gap = module.SPIN_S * 0.7
+    looks = Requests([gap] * 30, Place()).served_in_place(monkeypatch).split("request ")[1:]
+    slept, spun = looks[: module.REWARDED_MIN], looks[module.REWARDED_MIN :]
+    assert slept == ["sleep "] * module.REWARDED_MIN
+    assert not any("sleep" in each for each in spun)
+    assert {each.count("look") for each in spun} <= {42, 43}
+
+
+def test_in_the_loops_place_polling_in_vain_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests come soon, but none as soon as polling ends."""
+    looks = Requests([module.SPIN_S * 2] * 50, Place()).served_in_place(monkeypatch).split("request ")[1:]
+    spun = [at for at, each in enumerate(looks) if "look" in each]
+    assert all(each.endswith("sleep ") for each in looks[:-1])
+    assert len(spun) > 3
+    assert {later - at for at, later in pairwise(spun)} == {module.REWARDED_MIN}
+
+
+@pytest.mark.parametrize("together", [5, 50])
+def test_in_the_loops_place_a_request_that_came_during_anothers_turn_was_not_slept_for(
+    monkeypatch: pytest.MonkeyPatch, together: int
+) -> None:
+    """So those that come together are no reason to poll for the next group."""
+    gaps = ([-1.0] * together + [0.005]) * 4
+    looks = Requests(gaps, Place()).served_in_place(monkeypatch)
+    assert looks == "look " + " ".join(["request sleep"] * len(gaps))
+
+
+def test_in_the_loops_place_what_is_left_over_is_done_before_it_sleeps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Such as connections whose turn came back into the queue. The loop is not needed for it."""
+    left = iter([True, True, False])
+    requests = Requests([0.005] * 2, Place())
+    looks = requests.served_in_place(monkeypatch, lambda until_s: next(left, False))
+    assert looks == "look request look look sleep request sleep"
+
+
+def test_in_the_loops_place_timers_fire_between_looks_and_end_it_if_the_loop_has_something_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fired: list[float] = []
+
+    class Timed(Place):
+        def idle_s(self, now_s: float) -> float:
+            return -1.0
+
+        def fire_due(self) -> bool:
+            fired.append(requests.now)
+            self.idle_until_s = 0.0
+            return len(fired) < 4
+
+    requests = Requests([0.005] * 9, Timed())
+    assert requests.served_in_place(monkeypatch) == "look request look look"
+    assert len(fired) == 4
