@@ -277,6 +277,8 @@ class Rounds:
             return "no server has the form HOST:PORT"
         if self._channels is None:
             self._channels = await self._connect(self._source)
+        else:
+            await self._channels.renew()
         channels = self._channels
         server = self._servers[self._turn % len(self._servers)]
         metadata = await channels.get(*server, PURPOSE).request(

@@ -49,11 +49,15 @@ class Channel(Protocol):
 
 
 class Channels(Protocol):
-    """The parts of net.channels.Channels that are used here."""
+    """The parts of net.channels.Channels that are used here, and one more."""
 
     def get(self, host: str, port: int, purpose: str) -> Channel: ...
 
     def close_all(self) -> None: ...
+
+    def renew(self) -> Deferred[None]:
+        """New connections are made with the credentials and the stores that lie in the files now. Never fails."""
+        ...
 
 
 class SourceUnknown(Exception):
@@ -164,6 +168,8 @@ class Source:
         try:
             if self._channels is None:
                 self._channels = await self._connect(self.bootstrap)
+            else:
+                await self._channels.renew()
             response = await self._channels.get(host, port, METADATA_PURPOSE).request(
                 request, REQUEST_TIMEOUT_MS
             )

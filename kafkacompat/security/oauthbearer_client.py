@@ -13,7 +13,7 @@ from base64 import b64encode, urlsafe_b64decode
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from math import isfinite
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from kafkacompat.config import ConfigError, broker_keys, parse_value
 from kafkacompat.config.properties import open_regular
@@ -29,10 +29,7 @@ from kafkacompat.security.oauthbearer import (
     TOKEN_CHARACTERS_MAX,
 )
 from kafkacompat.security.sasl_client import AuthenticationFailed
-from kafkacompat.security.ssl_factory import SslSettings, ssl_settings
-
-if TYPE_CHECKING:
-    from ssl import SSLContext
+from kafkacompat.security.ssl_factory import ClientContext, SslSettings, ssl_settings
 
 
 class TokenFile(NamedTuple):
@@ -138,11 +135,7 @@ class TokenSource:
     ) -> None:
         """ConfigError where a store for https cannot be read."""
         self._endpoint = endpoint
-        self._context: SSLContext | None = None
-        if endpoint.ssl is not None:
-            from kafkacompat.security.ssl_factory import client_context
-
-            self._context = client_context(endpoint.ssl)
+        self._context = None if endpoint.ssl is None else ClientContext(endpoint.ssl)
         self._now_s = now_s
         self._sleep_s = sleep_s
         self._token = ""
@@ -167,7 +160,7 @@ class TokenSource:
                 return fetch(
                     endpoint.address,
                     endpoint.bounds,
-                    self._context,
+                    None if self._context is None else self._context.newest(),
                     endpoint.credentials.headers(),
                     endpoint.credentials.body(),
                 )

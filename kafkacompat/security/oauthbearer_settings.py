@@ -27,6 +27,7 @@ from kafkacompat.security.jwks import (
 from kafkacompat.security.jwt_validator import ExpectedClaims, JwtValidator, KeySource
 from kafkacompat.security.oauthbearer import MECHANISM, OAuthBearerSaslServer
 from kafkacompat.security.oauthbearer_client import file_of, ssl_of
+from kafkacompat.security.ssl_factory import ClientContext
 
 if TYPE_CHECKING:
     from kafkacompat.config import ServerConfig
@@ -92,14 +93,14 @@ def _remote(
         number("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms"),
     )
     ssl = ssl_of(address, module)
-    context = None
-    if ssl is not None:
-        from kafkacompat.security.ssl_factory import client_context
-
-        context = client_context(ssl)
+    context = None if ssl is None else ClientContext(ssl)
     if background is None:
         return UnfetchedKeys()
-    ask = partial(fetch, address, BOUNDS, context, {"Accept": "application/json"})
+
+    def ask() -> bytes:
+        now = None if context is None else context.newest()
+        return fetch(address, BOUNDS, now, {"Accept": "application/json"})
+
     return RemoteKeys(ask, address.place, terms, background)
 
 

@@ -73,6 +73,10 @@ class ClientSecurity:
         self.stores: ChangingStores | None = None
         """Of a node's connections with TLS. They replace the context."""
 
+    def take(self, other: ClientSecurity) -> None:
+        """New connections are made as by the other."""
+        self.context, self.mechanism, self.begin = other.context, other.mechanism, other.begin
+
     def authenticator(self, host: str) -> SaslClientAuthenticator | None:
         return None if self.begin is None else SaslClientAuthenticator(self.mechanism, self.begin(host))
 

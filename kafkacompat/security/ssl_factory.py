@@ -8,6 +8,7 @@ and deleted right after.
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import tempfile
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
     from kafkacompat.config.keys import ConfigValue
     from kafkacompat.security.stores import KeyEntry
+
+_log = logging.getLogger(__name__)
 
 KEYSTORE_TYPE = "ssl.keystore.type"
 KEYSTORE_LOCATION = "ssl.keystore.location"
@@ -290,6 +293,28 @@ def client_context(settings: SslSettings, loaded: SslStores | None = None) -> SS
         _take_keys(context, settings, stores)
     _take_anchors(context, settings, stores, ssl.Purpose.SERVER_AUTH)
     return context
+
+
+class ClientContext:
+    """`client_context`, of the stores that lie in the files now. It blocks."""
+
+    def __init__(self, settings: SslSettings) -> None:
+        """Raises ConfigError with the setting."""
+        self._settings = settings
+        self._stores, self._context = self._made()
+
+    def newest(self) -> SSLContext:
+        """If a changed file cannot be used, this is logged, and the context stays as it was."""
+        if file_times(self._settings) != self._stores.modified_ms:
+            try:
+                self._stores, self._context = self._made()
+            except ConfigError as error:
+                _log.error("%s; the stores stay as they were", error)
+        return self._context
+
+    def _made(self) -> tuple[SslStores, SSLContext]:
+        stores = load_stores(self._settings)
+        return stores, client_context(self._settings, stores)
 
 
 def _restrict(context: SSLContext, settings: SslSettings) -> None:

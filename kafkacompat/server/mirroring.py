@@ -5,17 +5,19 @@ What mirrors need is imported when this broker leads the first one.
 
 from __future__ import annotations
 
+import logging
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkacompat.api.request_context import NO_CONNECTION, RequestContext
 from kafkacompat.config import ConfigError, load_properties, resolved
 from kafkacompat.config.server import AUTHORIZER_CLASS_NAME
 from kafkacompat.config.topic import MIRROR_BOOTSTRAP_SERVERS, MIRROR_STATE, MIRROR_TOPIC_ID, MIRRORING
 from kafkacompat.controller.image import changed_configs
+from kafkacompat.deferred import Deferred
 from kafkacompat.ids import OFFSETS_TOPIC, partition_for_key
 from kafkacompat.ports import WorkersBusy
-from kafkacompat.security.sasl_client import NO_SECURITY
+from kafkacompat.security.sasl_client import NO_SECURITY, ClientSecurity
 from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.errors import ErrorCode
 
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from kafkacompat.controller.image import MetadataImage
-    from kafkacompat.deferred import Deferred
     from kafkacompat.ids import TopicPartition
     from kafkacompat.metrics.families import Families
     from kafkacompat.mirror.group_offsets import GroupOffsets
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from kafkacompat.partition.hosted_partitions import HostedPartitions
     from kafkacompat.partition.partition import Partition
     from kafkacompat.ports.network import Channels
-    from kafkacompat.security.sasl_client import ClientSecurity
+    from kafkacompat.security.client_settings import Connection
     from kafkacompat.server.broker_coordinators import BrokerCoordinators
     from kafkacompat.server.services import NodeServices
     from kafkacompat.wire.messages.create_partitions_request import CreatePartitionsRequest
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
 CLIENT_PROPERTIES = "mirror.client.properties"
 BOOTSTRAP_SERVERS = "bootstrap.servers"
 COMMIT_VERSION, FETCH_VERSION = 9, 9
+NO_STORES = (None, None)
+
+logger = logging.getLogger(__name__)
 
 
 class Mirroring:
@@ -124,21 +128,71 @@ class Mirroring:
     def _connecting(self, servers: str) -> Deferred[Any]:
         return self._services.tasks.run(f"connecting to {servers}", self._connect(servers))
 
-    async def _connect(self, servers: str) -> Channels:
-        from kafkacompat.mirror.source import SourceUnknown
-
+    async def _connect(self, servers: str) -> SourceChannels:
         config = self._services.config
         path = config.get_string(CLIENT_PROPERTIES) or None
         is_guarded = bool(config.get_string(AUTHORIZER_CLASS_NAME))
+        client = SourceClient(servers, path, self._services, is_guarded=is_guarded)
+        await client.read()
+        return SourceChannels(client, self._channels(client.security))
+
+
+class SourceClient:
+    """How this node connects to a source: by the file of properties, and by the stores that it names, as they are now."""
+
+    def __init__(self, servers: str, path: str | None, services: NodeServices, *, is_guarded: bool) -> None:
+        self._servers = servers
+        self._services = services
+        self._read = partial(terms_for, servers, path, is_guarded=is_guarded)
+        self._terms: SourceTerms | None = None
+        self._told = ""
+        """The last trouble, which is logged once while it lasts."""
+        self.security = ClientSecurity()
+
+    async def read(self) -> None:
+        """Raises SourceUnknown; then `security` stays as it was."""
+        from kafkacompat.mirror.source import SourceUnknown
+
         try:
-            security = await self._services.workers.reads.submit(
-                partial(security_for, servers, path, is_guarded=is_guarded)
+            terms: SourceTerms | None = await self._services.workers.reads.submit(
+                partial(self._read, self._terms)
             )
         except ConfigError as error:
             raise SourceUnknown(f"{CLIENT_PROPERTIES}: {error}") from None
         except WorkersBusy as busy:
             raise SourceUnknown(f"{CLIENT_PROPERTIES} is not read: {busy}") from None
-        return self._channels(security)
+        if terms is not None:
+            self._terms = terms
+            self.security.take(terms.security)
+
+    def renew(self) -> Deferred[None]:
+        """Never fails."""
+        if self._terms is None or self._terms.connection is None:
+            return Deferred.of(None)
+        return self._services.tasks.run(f"reading how to connect to {self._servers}", self._renew())
+
+    async def _renew(self) -> None:
+        from kafkacompat.mirror.source import SourceUnknown
+
+        before, trouble = self._terms, ""
+        try:
+            await self.read()
+        except SourceUnknown as problem:
+            trouble = str(problem)
+        if trouble and trouble != self._told:
+            logger.error("[Mirror source=%s] %s; connections are made as before", self._servers, trouble)
+        elif self._terms is not before:
+            logger.info("[Mirror source=%s] other credentials or stores from now on", self._servers)
+        self._told = trouble
+
+
+class SourceChannels:
+    """Of mirror.source.Channels."""
+
+    def __init__(self, client: SourceClient, channels: Channels) -> None:
+        self.renew = client.renew
+        self.get = channels.get
+        self.close_all = channels.close_all
 
 
 class OwnGroups:
@@ -197,8 +251,21 @@ class OwnGroups:
         return RequestContext(request.API_KEY, version, 0, None, NO_CONNECTION, listener, "127.0.0.1")
 
 
-def security_for(servers: str, path: str | None, *, is_guarded: bool) -> ClientSecurity:
-    """How to connect to a source. Raises ConfigError, without secrets, also if the file is for another source.
+class SourceTerms(NamedTuple):
+    """How to connect to a source."""
+
+    connection: Connection | None
+    """None without a file."""
+    stores_ms: tuple[int | None, int | None]
+    """When the files of the stores were modified."""
+    security: ClientSecurity
+
+
+def terms_for(
+    servers: str, path: str | None, before: SourceTerms | None, *, is_guarded: bool
+) -> SourceTerms | None:
+    """None if nothing has changed. Reads files, in any thread. Raises ConfigError, without secrets, also if the file is for
+    another source.
 
     Who may create topics names the source. So the credentials of the file are shown only to the brokers that the file names.
     `is_guarded`: there is an authorizer, so not everyone may do everything. Then the node connects to no other source either."""
@@ -206,8 +273,9 @@ def security_for(servers: str, path: str | None, *, is_guarded: bool) -> ClientS
         if is_guarded:
             text = f"with an authorizer, it must name a file whose {BOOTSTRAP_SERVERS} is the mirror's source {servers}"
             raise ConfigError(CLIENT_PROPERTIES, path, text, whole=True)
-        return NO_SECURITY
-    from kafkacompat.security.client_settings import security_of_client
+        return SourceTerms(None, NO_STORES, NO_SECURITY)
+    from kafkacompat.security.client_settings import connection_of_client
+    from kafkacompat.security.ssl_factory import file_times
 
     try:
         properties = resolved(load_properties(path))
@@ -217,4 +285,8 @@ def security_for(servers: str, path: str | None, *, is_guarded: bool) -> ClientS
     if named != servers:
         text = f"{path}: {BOOTSTRAP_SERVERS} is {named or 'missing'}, and the mirror's source is {servers}"
         raise ConfigError(BOOTSTRAP_SERVERS, named, text, whole=True)
-    return security_of_client(properties)
+    connection = connection_of_client(properties)
+    stores_ms = NO_STORES if connection.ssl is None else file_times(connection.ssl)
+    if before is not None and (connection, stores_ms) == (before.connection, before.stores_ms):
+        return None
+    return SourceTerms(connection, stores_ms, connection.security())

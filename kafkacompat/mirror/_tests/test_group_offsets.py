@@ -53,6 +53,8 @@ class World:
         self.target = LeadingCoordinator()
         self.here = dict.fromkeys((T0, T1), 100)
         self.is_lost = self.are_fetches_lost = False
+        self.are_fetches_stale = False
+        """They fail with the credentials that were read before the next `renew`."""
         self.trouble: Exception | None = None
         self.others: list[ListedGroup] = []
         self.coordinated: set[str] | None = None
@@ -81,12 +83,18 @@ class World:
         self.asked.append(host)
         return self
 
+    def renew(self) -> Deferred[None]:
+        self.are_fetches_stale = False
+        return Deferred.of(None)
+
     def close_all(self) -> None:
         self.closings += 1
 
     def request(self, message: Any, timeout_ms: int, *, max_version: int | None = None) -> Deferred[Any]:
         reply: Deferred[Any] = Deferred()
-        if self.is_lost or (self.are_fetches_lost and isinstance(message, OffsetFetchRequest)):
+        if self.is_lost or (
+            isinstance(message, OffsetFetchRequest) and (self.are_fetches_lost or self.are_fetches_stale)
+        ):
             reply.fail(ConnectionLost("the link is cut"))
         elif isinstance(message, MetadataRequest):
             brokers = [MetadataResponseBroker(node_id=1, host="broker", port=1)]
@@ -342,6 +350,17 @@ def test_a_source_that_is_away_is_told_once_and_asked_again(caplog: pytest.LogCa
     world.round()
     assert world.copied() == 7
     assert caplog.text.count("copied again") == 1
+
+
+def test_properties_are_read_again_when_one_broker_refuses() -> None:
+    """The broker that tells the others was connected with the earlier ones, and answers."""
+    world = World()
+    world.round()
+    commit(world.source, 7)
+    world.are_fetches_stale = True
+    world.round()
+    assert world.copied() == 7
+    assert world.closings == 0
 
 
 def test_properties_that_cannot_be_read_are_read_again(caplog: pytest.LogCaptureFixture) -> None:

@@ -40,6 +40,8 @@ class SourceChannels:
         self.mirror = mirror
         self.are_cut = self.are_fetches_cut = False
         self.lost_hosts: set[str] = set()
+        self.are_fetches_stale = False
+        """They fail with the credentials that were read before the next `renew`."""
         self.closings = 0
         self.is_closed = False
         self.partitions = 1
@@ -50,6 +52,10 @@ class SourceChannels:
         self.asked.append((host, purpose))
         self.host = host
         return self
+
+    def renew(self) -> Deferred[None]:
+        self.are_fetches_stale = False
+        return Deferred.of(None)
 
     def close_all(self) -> None:
         self.is_closed = True
@@ -63,7 +69,11 @@ class SourceChannels:
 
     def _answer(self, message: Any, reply: Deferred[Any], host: str) -> None:
         is_fetch = hasattr(message, "max_wait_ms")
-        if host in self.lost_hosts or self.are_cut or (self.are_fetches_cut and is_fetch):
+        if (
+            host in self.lost_hosts
+            or self.are_cut
+            or (is_fetch and (self.are_fetches_cut or self.are_fetches_stale))
+        ):
             reply.fail(ConnectionLost(f"the link to {host} is cut"))
         elif isinstance(message, MetadataRequest):
             reply.resolve(self._metadata())
@@ -228,6 +238,17 @@ def test_properties_are_read_again_when_no_server_answers() -> None:
     produce(source, b"b")
     mirror.settle(10_000)
     assert mirror.is_equal()
+
+
+def test_properties_are_read_again_when_one_broker_refuses() -> None:
+    """The connection for metadata was made with the earlier ones, and lasts."""
+    source = source_with(b"a")
+    mirror = ManagedMirror(source)
+    mirror.channels.are_fetches_stale = True
+    produce(source, b"b")
+    mirror.settle(10_000)
+    assert mirror.is_equal()
+    assert mirror.connects == 1
 
 
 def test_properties_that_cannot_be_read_are_read_again() -> None:

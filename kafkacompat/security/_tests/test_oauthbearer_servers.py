@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 import socket
 import threading
 from base64 import b64encode
@@ -181,6 +182,31 @@ def test_a_server_with_tls_must_be_trusted(tmp_path: Path) -> None:
         assert not server.asked
 
 
+def test_other_authorities_of_a_server_count_without_a_restart(tmp_path: Path) -> None:
+    """Of keys and of tokens: the file of a truststore is replaced."""
+    authority, ca = Authority(), tmp_path / "ca.pem"
+
+    def trust(one: Authority, at_s: int) -> None:
+        ca.write_text(one.pem())
+        os.utime(ca, (at_s, at_s))
+
+    trust(Authority("Before"), 1)
+    option = f' ssl.truststore.type="PEM" ssl.truststore.location="{ca}"'
+    with serving(tmp_path, authority.issue()) as server:
+        server.answer = lambda asked: (200, jwks("one") if asked.method == "GET" else token)
+        token = answer(access_token="a.b.c")[1]
+        listener = Listener(server.base, option)
+        tokens = source(server, HandTime(), [], option)
+        listener.workers.run()
+        with pytest.raises(AuthenticationFailed):
+            tokens.token()
+        assert (server.asked, listener.lets_in("one")) == ([], False)
+        trust(authority, 2)
+        listener.time.fire_next()
+        listener.workers.run()
+        assert (tokens.token(), listener.lets_in("one")) == ("a.b.c", True)
+
+
 @pytest.mark.parametrize(
     ("url", "settings"),
     [
@@ -310,8 +336,8 @@ def test_settings_go_before_options_and_may_be_url_encoded(server: Server) -> No
     assert asked.headers["authorization"] == f"Basic {b64encode(b'%C3%A4%3A1:a%2Bb+%26c*').decode()}"
 
 
-def source(server: Server, time: HandTime, pauses: list[float]) -> TokenSource:
-    endpoint = connection_of_client(client(server)).credentials
+def source(server: Server, time: HandTime, pauses: list[float], options: str = "") -> TokenSource:
+    endpoint = connection_of_client(client(server, options)).credentials
     assert isinstance(endpoint, TokenEndpoint)
 
     def sleep(seconds: float) -> None:

@@ -16,6 +16,7 @@ from kafkacompat.config import ConfigError
 from kafkacompat.config.keys import listener_prefix
 from kafkacompat.security._tests.test_jks import KEYTOOLS
 from kafkacompat.security.ssl_factory import (
+    ClientContext,
     client_context,
     file_times,
     load_stores,
@@ -451,3 +452,31 @@ def test_a_file_that_has_changed_is_noticed(tmp_path: Path) -> None:
 
     os.utime(path, (1, 2))
     assert file_times(settings) != loaded.modified_ms
+
+
+def test_a_client_has_the_stores_that_lie_in_the_files(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    trust = tmp_path / "trust"
+
+    def write(text: str, at_s: int) -> None:
+        trust.write_text(text)
+        os.utime(trust, (at_s, at_s))
+
+    write(ROOT.pem(), 1)
+    client = ClientContext(
+        ssl_settings({"ssl.truststore.type": "PEM", "ssl.truststore.location": str(trust)})
+    )
+    old, other = server_of(inline(BROKER)), Authority("Other")
+    new = server_of(inline(other.issue()))
+    handshake(old, client.newest())
+    assert client.newest() is client.newest()
+    write(other.pem(), 2)
+    handshake(new, client.newest())
+    with pytest.raises(ssl.SSLError):
+        handshake(old, client.newest())
+    write("half of", 3)
+    handshake(new, client.newest())
+    assert "ssl.truststore.location" in caplog.text
+    write(ROOT.pem(), 4)
+    handshake(old, client.newest())
