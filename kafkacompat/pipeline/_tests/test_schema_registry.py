@@ -199,7 +199,9 @@ def test_what_is_about_something_else_may_be_in_the_file(tmp_path: Path) -> None
 
 
 def test_another_process_gets_each_of_the_settings() -> None:
-    settings = RegistrySettings("http://h:1", (("bearer.auth.token", "a"), ("basic.auth.user.info", "b")))
+    settings = RegistrySettings(
+        "http://h:1", (("bearer.auth.token", "a"), ("basic.auth.user.info", "b")), "/f"
+    )
     defaults = RegistrySettings("")
     for each in fields(RegistrySettings):
         assert getattr(settings, each.name) != getattr(defaults, each.name), f"{each.name} is not tried here"
@@ -214,6 +216,33 @@ def test_credentials_are_asked_for_at_each_request(
     registry.authorization = "Bearer later"
     monkeypatch.setattr(RegistrySettings, "headers", lambda _: {"Authorization": "Bearer later"})
     assert asking.schema(7).kind == "AVRO"
+
+
+def test_a_token_is_as_its_file_has_it_now(registry: RegistryKit, tmp_path: Path) -> None:
+    """As in Kubernetes, which replaces the file of a token before it ends."""
+    token, file = tmp_path / "token", tmp_path / "registry.properties"
+    provider = "org.apache.kafka.common.config.provider.DirectoryConfigProvider"
+    file.write_text(
+        f"config.providers=here\nconfig.providers.here.class={provider}\n"
+        f"bearer.auth.token=${{here:{tmp_path}:token}}\n"
+    )
+    token.write_text("one")
+    settings = RegistrySettings.given(registry.url, str(file))
+    assert settings is not None
+    asked = SchemaRegistry(RegistrySettings.decoded(settings.encoded()), 0)
+    registry.authorization = "Bearer one"
+    asked.check()
+    token.write_text("two")
+    registry.authorization = "Bearer two"
+    asked.check()
+    file.rename(tmp_path / "away")
+    asked.check()
+    registry.authorization = "Bearer three"
+    with pytest.raises(
+        PipelineFailed, match=r"401: .*; cannot read the file .*registry\.properties"
+    ) as failure:
+        asked.check()
+    assert "two" not in str(failure.value)
 
 
 def test_without_an_address_there_is_no_registry(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -17,7 +18,7 @@ from kafkacompat.pipeline.schemas.wire_format import NotRead
 from kafkacompat.security.http_fetch import Bounds, FetchFailed, HttpAddress, fetch, http_address
 
 if TYPE_CHECKING:
-    from ssl import SSLContext
+    from kafkacompat.security.ssl_factory import ClientContext
 
 URL: Final = "schema.registry.url"
 USER_INFO: Final = "basic.auth.user.info"
@@ -63,6 +64,8 @@ class RegistrySettings:
     url: str
     properties: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """By the names of Confluent's clients. They may contain passwords."""
+    path: str | None = None
+    """The file that has them."""
 
     @classmethod
     def given(cls, url: str | None, path: str | None) -> RegistrySettings | None:
@@ -81,10 +84,14 @@ class RegistrySettings:
                 return None
             raise ConfigError(URL, None, f"{path}: {URL} is not set, and there is no --registry", whole=True)
         kept = {name: value for name, value in properties.items() if _is_kept(name, value)}
-        settings = cls(place, tuple(sorted(kept.items())))
+        settings = cls(place, tuple(sorted(kept.items())), None if path is None else os.path.abspath(path))
         settings.address()
         settings.headers()
         return settings
+
+    def newest(self) -> RegistrySettings:
+        """As the file is now, for the same registry. ConfigError."""
+        return self if self.path is None else self.given(self.url, self.path) or self
 
     def encoded(self) -> str:
         """As a line for another process, with the secrets."""
@@ -122,13 +129,13 @@ class RegistrySettings:
             headers["Authorization"] = f"Bearer {given[TOKEN]}"
         return headers
 
-    def context(self) -> SSLContext | None:
+    def context(self) -> ClientContext | None:
         """For https. ConfigError."""
         if self.address().scheme != "https":
             return None
-        from kafkacompat.security.ssl_factory import client_context, ssl_settings
+        from kafkacompat.security.ssl_factory import ClientContext, ssl_settings
 
-        return client_context(ssl_settings(dict(self.properties), OF_TLS))
+        return ClientContext(ssl_settings(dict(self.properties), OF_TLS))
 
 
 def _is_kept(name: str, value: str) -> bool:
@@ -172,6 +179,8 @@ class SchemaRegistry:
         self._patience_s = patience_s
         self._now = now
         self._wait = wait
+        self._unread = ""
+        """Why the file of the settings cannot be used any more."""
 
     @property
     def place(self) -> str:
@@ -237,8 +246,10 @@ class SchemaRegistry:
         address = self._address._replace(target=self._address.target + target)
         end_s = self._now() + self._patience_s
         while True:
+            self._renew()
+            context = None if self._context is None else self._context.newest()
             try:
-                return json.loads(fetch(address, BOUNDS, self._context, self._settings.headers()))
+                return json.loads(fetch(address, BOUNDS, context, self._settings.headers()))
             except FetchFailed as failure:
                 if failure.status == ABSENT:
                     raise _Absent from None
@@ -246,12 +257,25 @@ class SchemaRegistry:
                 if failure.status in REFUSED:
                     raise PipelineFailed(
                         f"{where}: status {failure.status}: it does not accept the credentials of --registry-config"
+                        f"{self._unread}"
                     ) from None
                 if failure.is_final or self._now() + ASK_AGAIN_S > end_s:
                     raise PipelineFailed(f"{where}: {failure}") from None
             except (ValueError, RecursionError):
                 raise self._strange(what) from None
             self._wait(ASK_AGAIN_S)
+
+    def _renew(self) -> None:
+        """Take the credentials and the stores that the file has now. They stay as they are where it cannot be read: on
+        other machines there is none."""
+        try:
+            newest = self._settings.newest()
+            if newest != self._settings:
+                self._context = newest.context()
+                self._settings = newest
+            self._unread = ""
+        except ConfigError as error:
+            self._unread = f"; {error}"
 
     def _strange(self, what: str) -> PipelineFailed:
         return PipelineFailed(f"{what} of {self.place}: the answer is not that of a schema registry")
