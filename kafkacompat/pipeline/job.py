@@ -30,7 +30,7 @@ from kafkacompat.pipeline.jobs.validation import (
 )
 from kafkacompat.pipeline.options import OPTIONS, RunOptions
 from kafkacompat.pipeline.results import one_record_each, rejected_records, with_event_id
-from kafkacompat.pipeline.schemas.reading import MODULES, Format
+from kafkacompat.pipeline.schemas.reading import READERS, Format
 from kafkacompat.pipeline.tables import FORMATS, PARQUET, partitioned_by
 from kafkacompat.pipeline.topics import CONFIGS, EVENTS, PIPELINE_PROGRESS, REJECTED_SUFFIX, RESULTS
 from kafkacompat.pipeline.transactions import TransactionalSink
@@ -207,7 +207,7 @@ class Job:
                 f"job {self.name} reads {', '.join(form.value for form in names)}, whose schemas are in a registry: "
                 "give its address with --registry URL"
             )
-        require_extra("registry", *(MODULES[form] for form in names))
+        require_extra("registry", *(READERS[form].module for form in names))
 
     def _decoder(self, options: RunOptions) -> SchemaDecoder | None:
         if not self.registered_formats:

@@ -20,7 +20,7 @@ from kafkacompat.pipeline.formats.registry import log_format
 from kafkacompat.pipeline.formats.w3c import fields_after
 from kafkacompat.pipeline.options import add_registry, registry_of
 from kafkacompat.pipeline.schemas.client import registry_at
-from kafkacompat.pipeline.schemas.reading import MODULES, Format, Record, Schemas
+from kafkacompat.pipeline.schemas.reading import READERS, Format, Record, Schemas
 from kafkacompat.pipeline.schemas.wire_format import Malformed, NotRead
 from kafkacompat.pipeline.terminal import Terminal
 from kafkacompat.pipeline.topics import LINE_BYTES_MAX, OVERSIZED, RECORD_BYTES_MAX
@@ -32,7 +32,7 @@ AFTER_CHARACTERS: Final = 40
 """How much of a refused line is shown before and after the character from which it is refused."""
 
 STDIN: Final = "-"
-REGISTERED: Final = tuple(form.value for form in MODULES)
+REGISTERED: Final = tuple(form.value for form in READERS)
 """The formats whose schemas are in a registry."""
 
 
@@ -115,7 +115,7 @@ def _try_record(arguments: argparse.Namespace, form: Format) -> int:
         raise PipelineFailed(
             f"the schemas of {form.value} are in a registry: give its address with --registry URL"
         )
-    require_extra("registry", MODULES[form])
+    require_extra("registry", READERS[form].module)
     registry = registry_at(settings, patience_s=0)
     registry.check()
     with _opened(arguments.file) as file:

@@ -134,8 +134,8 @@ class AvroSchema:
             dict.fromkeys(_text(*leaf) for leaf in leaves if leaf[0] != "null")
         ) or "null"
 
-    def read(self, value: bytes) -> Any:
-        """Return the record in a value. Malformed."""
+    def record(self, value: bytes) -> tuple[AvroSchema, Any]:
+        """Return the record in a value, and its schema. Malformed."""
         from fastavro import schemaless_reader
 
         file = io.BytesIO(value)
@@ -146,7 +146,7 @@ class AvroSchema:
             raise Malformed(f"{MALFORMED_AVRO}: the bytes are not those of a record of its schema") from None
         if file.tell() != len(value):
             raise Malformed(f"{MALFORMED_AVRO}: {len(value) - file.tell()} bytes follow the record")
-        return record
+        return self, record
 
     @staticmethod
     def value(record: Any, place: Place, kind: Kind) -> object:

@@ -21,7 +21,7 @@ from kafkacompat.pipeline.fields import Kind
 from kafkacompat.pipeline.formats.named_fields import Place
 from kafkacompat.pipeline.schemas.avro import SHOWN_CHARACTERS_MAX, TOO_LARGE, Unusable
 from kafkacompat.pipeline.schemas.client import SchemaText
-from kafkacompat.pipeline.schemas.wire_format import Malformed, Unshown
+from kafkacompat.pipeline.schemas.wire_format import Malformed, Unshown, message_indexes
 
 MALFORMED_PROTOBUF: Final = "malformed Protobuf"
 COMPILE_TIMEOUT_S: Final = 60.0
@@ -59,6 +59,12 @@ class ProtobufFile:
             self._pool.Add(file)
         self._file = next(file for file in files.file if file.name == _FILE)
         self._messages: dict[tuple[int, ...], ProtobufMessage] = {}
+
+    def record(self, value: bytes) -> tuple[ProtobufMessage, Any]:
+        """Return the message in a value, and its type. Malformed, and Unusable if the file has no such type."""
+        indexes, start = message_indexes(value)
+        message = self.message(indexes)
+        return message, message.read(value, start)
 
     def message(self, indexes: tuple[int, ...]) -> ProtobufMessage:
         """Return the type with these indexes. Unusable if the file has none."""

@@ -15,7 +15,7 @@ from kafkacompat.pipeline.formats.named_fields import Place
 from kafkacompat.pipeline.schemas.avro import AvroSchema, Unusable
 from kafkacompat.pipeline.schemas.client import SchemaText
 from kafkacompat.pipeline.schemas.protobuf import ProtobufFile, ProtobufMessage
-from kafkacompat.pipeline.schemas.wire_format import Malformed, NotRead, message_indexes, schema_id
+from kafkacompat.pipeline.schemas.wire_format import Malformed, NotRead, schema_id
 
 SCHEMAS_MAX: Final = 1000
 """Maximum number of schemas that a process keeps."""
@@ -36,8 +36,21 @@ class Format(Enum):
     PROTOBUF = "protobuf"
 
 
-MODULES: Final = {Format.AVRO: "fastavro", Format.PROTOBUF: "grpc_tools"}
-"""What each needs besides a plain install."""
+class Reader(NamedTuple):
+    """How records of a format with schemas are read."""
+
+    module: str
+    """What it needs besides a plain install."""
+    schema: Callable[[SchemaText], AvroSchema | ProtobufFile]
+    """Unusable."""
+
+
+READERS: Final = {
+    Format.AVRO: Reader("fastavro", AvroSchema),
+    Format.PROTOBUF: Reader("grpc_tools", ProtobufFile),
+}
+_BY_KIND: Final = {form.name: form for form in READERS}
+"""A registry writes their names in capitals."""
 
 
 class Registry(Protocol):
@@ -64,6 +77,11 @@ class Record(NamedTuple):
         return self.schema.shown(self.content)
 
 
+class _Kept(NamedTuple):
+    form: Format
+    schema: AvroSchema | ProtobufFile
+
+
 @dataclass(frozen=True, slots=True)
 class _Unread:
     """A schema by which no record is read."""
@@ -77,7 +95,7 @@ class Schemas:
     def __init__(self, registry: Registry, now: Callable[[], float] = time.monotonic) -> None:
         self._registry = registry
         self._now = now
-        self._kept: dict[int, AvroSchema | ProtobufFile | _Unread] = {}
+        self._kept: dict[int, _Kept | _Unread] = {}
         self._unknown: OrderedDict[int, tuple[float, str]] = OrderedDict()
 
     def read(self, form: Format, value: bytes | None) -> Record:
@@ -86,28 +104,25 @@ class Schemas:
             raise Malformed("malformed record: it has no value")
         number = schema_id(value)
         found = self._schema(number)
-        if isinstance(found, AvroSchema) and form is Format.AVRO:
-            return Record(found, number, found.read(value))
-        if isinstance(found, ProtobufFile) and form is Format.PROTOBUF:
-            indexes, start = message_indexes(value)
-            try:
-                message = found.message(indexes)
-            except Unusable as problem:
-                raise Malformed(incompatible(number, str(problem))) from None
-            return Record(message, number, message.read(value, start))
         if isinstance(found, _Unread):
             raise Malformed(found.reason)
-        other = Format.AVRO if isinstance(found, AvroSchema) else Format.PROTOBUF
-        raise Malformed(incompatible(number, f"it is {other.value}, and the topic's format is {form.value}"))
+        if found.form is not form:
+            told = f"it is {found.form.value}, and the topic's format is {form.value}"
+            raise Malformed(incompatible(number, told))
+        try:
+            schema, content = found.schema.record(value)
+        except Unusable as problem:
+            raise Malformed(incompatible(number, str(problem))) from None
+        return Record(schema, number, content)
 
     def format_of(self, value: bytes) -> Format:
         """Return the format of a value's schema. Malformed has the reason why it has none."""
         found = self._schema(schema_id(value))
         if isinstance(found, _Unread):
             raise Malformed(found.reason)
-        return Format.AVRO if isinstance(found, AvroSchema) else Format.PROTOBUF
+        return found.form
 
-    def _schema(self, number: int) -> AvroSchema | ProtobufFile | _Unread:
+    def _schema(self, number: int) -> _Kept | _Unread:
         found = self._kept.get(number)
         if found is not None:
             return found
@@ -138,15 +153,14 @@ def incompatible(number: int, problem: str) -> str:
     return f"{INCOMPATIBLE}: id {number}: {problem}"[:REASON_CHARACTERS_MAX]
 
 
-def _made(number: int, text: SchemaText) -> AvroSchema | ProtobufFile | _Unread:
+def _made(number: int, text: SchemaText) -> _Kept | _Unread:
+    form = _BY_KIND.get(text.kind)
+    if form is None:
+        return _Unread(incompatible(number, f"it is of type {text.kind}, not {' or '.join(_BY_KIND)}"))
     try:
-        if text.kind == Format.AVRO.name:
-            return AvroSchema(text)
-        if text.kind == Format.PROTOBUF.name:
-            return ProtobufFile(text)
+        return _Kept(form, READERS[form].schema(text))
     except Unusable as problem:
         return _Unread(incompatible(number, str(problem)))
-    return _Unread(incompatible(number, f"it is of type {text.kind}, not AVRO or PROTOBUF"))
 
 
 class EventReader:
