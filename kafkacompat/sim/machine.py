@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from inspect import CORO_CREATED, getcoroutinestate
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from kafkacompat.api.registry import BROKER_APIS
@@ -301,7 +302,8 @@ def initial_voters(seed: int, options: ClusterOptions) -> tuple[VoterNode, ...]:
 
 
 class CountedTasks(Tasks):
-    """Counts the rounds of coordinators that have visited a partition, by their names. Those that are planned begin at 0."""
+    """Counts the rounds of coordinators that have visited a partition, by their names. Those that are planned begin at 0.
+    Call `process_ended` where its process ends, in the middle of a task too."""
 
     __slots__ = ("_rounds",)
 
@@ -319,6 +321,12 @@ class CountedTasks(Tasks):
 
     async def _counted(self, what: str, coming: Coroutine[Any, None, object]) -> None:
         self._rounds[what] += bool(await coming)
+
+    def process_ended(self) -> None:
+        """Python warns of coroutines that never begin."""
+        for task in self:
+            if getcoroutinestate(task._coroutine) == CORO_CREATED:
+                task._coroutine.close()
 
 
 class NodeFailed(Exception):
@@ -587,6 +595,7 @@ class Life(Process):
         for connection in list(self.connections.values()):
             connection.server_died(silently=silently)
         self.connections.clear()
+        self.tasks.process_ended()
         if self.machine.store is not None:
             self.forget_tasks()
 

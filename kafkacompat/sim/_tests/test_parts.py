@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import gc
 import logging
+import warnings
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from kafkacompat._tests.doubles import HandTime
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import OffsetAndEpoch
 from kafkacompat.net.workers import TERMS
 from kafkacompat.raft.messages import Batch
 from kafkacompat.sim.chance import Chance
 from kafkacompat.sim.disk import SimulatedDisk
+from kafkacompat.sim.machine import CountedTasks
 from kafkacompat.sim.network import Network
 from kafkacompat.sim.oracles import heard
 from kafkacompat.sim.processes import CoroutineRun, ProcessEnded
@@ -192,6 +196,25 @@ def test_what_is_logged_with_a_stack_is_heard_though_the_log_is_shut_off() -> No
     finally:
         logger.setLevel(before)
     assert [type(each) for each in found] == [KeyError]
+
+
+def test_python_does_not_warn_of_tasks_that_an_end_of_the_process_keeps_from_beginning() -> None:
+    async def dies(tasks: CountedTasks) -> None:
+        tasks.process_ended()
+        raise ProcessEnded
+
+    async def never_begins() -> None: ...
+
+    def carry_out() -> None:
+        tasks = CountedTasks(HandTime(), {})
+        tasks.all("both", [dies(tasks), never_begins()])
+
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        with pytest.raises(ProcessEnded):
+            carry_out()
+        gc.collect()
+    assert not found
 
 
 @pytest.mark.parametrize("seed", range(4))
