@@ -41,6 +41,7 @@ from kafkacompat.cli.settings import (
 from kafkacompat.config import ConfigError, ServerConfig
 from kafkacompat.failure import CommandFailed
 from kafkacompat.security.authorizer import AUDIT
+from kafkacompat.server.metrics_pages import pages_of
 from kafkacompat.server.process_wide import StopSignals
 
 if TYPE_CHECKING:
@@ -262,7 +263,15 @@ class Supervisor:
         def ports() -> Mapping[int, int | None]:
             return {each.node_id: each.metrics_port for each in self._brokers.values()}
 
-        endpoint = MetricsEndpoint(AllBrokers(ports), _watch_pages(config, ports))
+        def watch(_token: str) -> Page:
+            from kafkacompat.cli.brokers_watch import BrokersWatchPage
+
+            return BrokersWatchPage(ports)
+
+        try:
+            endpoint = MetricsEndpoint(AllBrokers(ports), pages_of(config, watch))
+        except ConfigError as problem:
+            raise CommandFailed(str(problem)) from problem
         host = config.get_string(plan.METRICS_HOST) or ""
         try:
             port = await endpoint.bind(host, config.get_int(plan.METRICS_PORT))
@@ -459,21 +468,6 @@ def _environment() -> dict[str, str]:
     """The service manager listens to this process alone."""
     own = {name: value for name, value in os.environ.items() if name != SOCKET_VARIABLE}
     return {**own, "PYTHONPATH": os.pathsep.join(import_path())}
-
-
-def _watch_pages(config: ServerConfig, ports: Callable[[], Mapping[int, int | None]]) -> Mapping[str, Page]:
-    """Where nobody may watch, none of its modules is imported. Raises CommandFailed."""
-    path = config.get_string("watch.token.file")
-    if not path:
-        return {}
-    from kafkacompat.cli.brokers_watch import BrokersWatchPage
-    from kafkacompat.server.node_watch import BadTokenFile, token_of
-
-    try:
-        token_of(path)
-    except BadTokenFile as problem:
-        raise CommandFailed(f"watch.token.file: {problem}") from problem
-    return {"/watch": BrokersWatchPage(ports)}
 
 
 def _version(path: os.PathLike[str]) -> tuple[int, int]:

@@ -34,6 +34,7 @@ from kafkacompat.net.workers import pool_loads, worker_pools
 from kafkacompat.security.authorizer import authorizer_of
 from kafkacompat.security.class_names import refuse_classes_of_others
 from kafkacompat.server.admission import check_mechanisms, security_between_nodes
+from kafkacompat.server.metrics_pages import WATCH_TOKEN_FILE, pages_of
 from kafkacompat.server.process_wide import (
     StopSignals,
     freeze_long_lived,
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
     from kafkacompat.telemetry.series import ClientSeries
 
 METRICS_PORT = "metrics.listener.port"
-WATCH_TOKEN_FILE = "watch.token.file"
 FEW_FILES = 1_024
 """A limit of open files below this is worth a warning."""
 
@@ -173,7 +173,17 @@ async def _shown(
         ) from missing
     metrics = NodeMetrics(services, node, lambda: pool_loads(services.workers))
     metrics.idle = LoopIdle().read
-    endpoint = MetricsEndpoint(OneNode(metrics), _watch_page(services, node, metrics))
+
+    def watch(token: str) -> Page:
+        from kafkacompat.metrics.watch_page import WatchPage
+        from kafkacompat.server.node_watch import NodeWatch
+
+        return WatchPage(token, NodeWatch(services, node, metrics))
+
+    try:
+        endpoint = MetricsEndpoint(OneNode(metrics), pages_of(services.config, watch))
+    except ConfigError as problem:
+        raise StartRefused(str(problem)) from problem
     host = services.config.get_string("metrics.listener.host") or ""
     port = await endpoint.bind(host, services.config.get_int(METRICS_PORT))
     logger.info("metrics are served on http://%s/metrics", host_and_port(host, port))
@@ -181,21 +191,6 @@ async def _shown(
         tell_port(port)
     nursery.start_soon(endpoint.run)
     return metrics
-
-
-def _watch_page(services: NodeServices, node: KafkaRaftServer, metrics: NodeMetrics) -> Mapping[str, Page]:
-    """Where nobody may watch, none of its modules is imported. Raises StartRefused."""
-    path = services.config.get_string(WATCH_TOKEN_FILE)
-    if not path:
-        return {}
-    from kafkacompat.metrics.watch_page import WatchPage
-    from kafkacompat.server.node_watch import BadTokenFile, NodeWatch, token_of
-
-    try:
-        token = token_of(path)
-    except BadTokenFile as problem:
-        raise StartRefused(f"{WATCH_TOKEN_FILE}: {problem}") from problem
-    return {"/watch": WatchPage(token, NodeWatch(services, node, metrics))}
 
 
 def refuse_what_is_not_served(config: ServerConfig) -> None:
