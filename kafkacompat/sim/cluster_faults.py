@@ -15,7 +15,7 @@ from kafkacompat.sim.counters import StreamsGroupCounters
 from kafkacompat.sim.faults.control import LOOK_AGAIN_US, FaultControl, proposals_of
 from kafkacompat.sim.faults.creations import CreationFaults
 from kafkacompat.sim.faults.disks import DiskFaults, FailingSyncs, LoadFaults
-from kafkacompat.sim.faults.machines import Cuts, Slowness
+from kafkacompat.sim.faults.machines import Cuts, MachineFaults
 from kafkacompat.sim.faults.processes import Deaths, PoolFaults
 from kafkacompat.sim.machine import Machines, SimulatedMachine
 from kafkacompat.sim.partition_oracles import PartitionOracles
@@ -70,7 +70,7 @@ class ClusterFaults:
         self._creations = CreationFaults(control, streams)
         self._others = (
             DiskFaults(control),
-            Slowness(control),
+            MachineFaults(control),
             self.pools,
             self._deaths,
             self._loads,

@@ -112,8 +112,9 @@ FIRST_US = 2_500_000
 JUMP_MAX_MS = 1_800_000
 
 
-class Slowness:
-    """Call `begin` once. `end` stops the faults, but leaves the clocks as they are."""
+class MachineFaults:
+    """Slow disks and links, cold disks, clocks that are set. Call `begin` once. `end` stops the faults, but leaves the clocks as
+    they are."""
 
     def __init__(self, control: FaultControl) -> None:
         self._control = control
