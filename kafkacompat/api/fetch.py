@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from struct import Struct as Layout
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,18 @@ from kafkacompat.security.acl import AclOperation
 from kafkacompat.tasks import TURN_COST, Pace, Work, at_once, pause
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.fetch_response import FetchableTopicResponse, FetchResponse, PartitionData
+from kafkacompat.wire.plain_fetch import (
+    FIRST_REQUEST_VERSION,
+    FOLLOWER_NAMES_NONE,
+    FOLLOWER_NAMES_ONE,
+    FOLLOWER_NO_MORE,
+    FOLLOWER_NO_TOPICS,
+    NAMES_NONE,
+    NAMES_ONE,
+    NO_MORE,
+    NO_TOPICS,
+    ONE,
+)
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node
@@ -29,8 +40,6 @@ if TYPE_CHECKING:
     from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 
 FIRST_VERSION_WITH_TOPIC_IDS = 13
-FIRST_PLAIN_VERSION = 15
-"""From this version on, a consumer's request has nothing about replicas."""
 NO_EPOCH = -1
 """Any other negative epoch means the same."""
 READ_UNCOMMITTED = 0
@@ -40,23 +49,12 @@ NAMED_AT_ONCE = 500
 
 Forgotten = tuple[Uuid, str | None, int]
 
-NAMES_NONE = Layout(">iiibii4s")
-NAMES_ONE = Layout(">iiibiiB16sBiiqiqi5s")
-"""All of a plain request: wait, bounds, isolation level and session; a topic with a partition; the counts that follow."""
-NO_TOPICS = b"\1\1\1\0"
-"""Neither topics nor forgotten ones, no rack, no tags."""
-NO_MORE = b"\0\0\1\1\0"
-"""The same behind a partition, which has no tags, and neither has its topic."""
-ONE = 2
-"""The count of a compact array."""
-
 
 class PlainFetch:
-    """A consumer's request without a rack that names at most one partition, and forgets none."""
+    """A request without a rack that names at most one partition, and forgets none."""
 
-    __slots__ = ("asked", "parameters", "session_id")
+    __slots__ = ("asked", "parameters", "replica_id", "session_id")
 
-    replica_id = -1
     replica_state = None
 
     def __init__(
@@ -64,16 +62,21 @@ class PlainFetch:
     ) -> None:
         self.session_id = session_id
         self.parameters = parameters
+        self.replica_id = parameters.replica_id
         self.asked = asked
 
 
 def parse_plain(node: Node, frame: memoryview, position: int, version: int) -> PlainFetch | None:
     """Most requests of paced loads are plain: the last answer had records of one partition, or of none."""
     size = len(frame) - position
-    if version < FIRST_PLAIN_VERSION:
+    if version < FIRST_REQUEST_VERSION:
         return None
     asked: list[FetchRequestPartition] = []
-    if size == NAMES_ONE.size:
+    replica_id = replica_epoch = -1
+    if size == NAMES_ONE.size or size == FOLLOWER_NAMES_ONE.size:
+        layout, no_more = NAMES_ONE, NO_MORE
+        if size != NAMES_ONE.size:
+            layout, no_more = FOLLOWER_NAMES_ONE, FOLLOWER_NO_MORE
         (
             wait,
             least,
@@ -91,8 +94,9 @@ def parse_plain(node: Node, frame: memoryview, position: int, version: int) -> P
             log_start,
             partition_most,
             rest,
-        ) = NAMES_ONE.unpack_from(frame, position)
-        if topics != ONE or partitions != ONE or rest != NO_MORE:
+            *state,
+        ) = layout.unpack_from(frame, position)
+        if topics != ONE or partitions != ONE or rest != no_more:
             return None
         if leader_epoch < NO_EPOCH:
             leader_epoch = NO_EPOCH
@@ -101,21 +105,28 @@ def parse_plain(node: Node, frame: memoryview, position: int, version: int) -> P
                 topic_id, None, index, offset, partition_most, leader_epoch, last_epoch, log_start
             )
         )
-    elif size == NAMES_NONE.size:
-        wait, least, most, isolation, session_id, session_epoch, rest = NAMES_NONE.unpack_from(
+    elif size == NAMES_NONE.size or size == FOLLOWER_NAMES_NONE.size:
+        layout, no_topics = NAMES_NONE, NO_TOPICS
+        if size != NAMES_NONE.size:
+            layout, no_topics = FOLLOWER_NAMES_NONE, FOLLOWER_NO_TOPICS
+        wait, least, most, isolation, session_id, session_epoch, rest, *state = layout.unpack_from(
             frame, position
         )
-        if rest != NO_TOPICS:
+        if rest != no_topics:
             return None
     else:
         return None
+    if state:
+        replica_id, replica_epoch, tags = state
+        if tags:
+            return None
     if isolation != READ_UNCOMMITTED and isolation != READ_COMMITTED:
         return None
     return PlainFetch(
         session_id,
         FetchParameters(
-            -1,
-            -1,
+            replica_id,
+            replica_epoch,
             wait,
             least,
             most,

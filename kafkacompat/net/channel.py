@@ -218,15 +218,16 @@ REDIALS_MAX = 5
 
 
 class _Request:
-    __slots__ = ("key", "max_version", "message", "reply", "timer", "version")
+    __slots__ = ("deadline_ms", "key", "max_version", "message", "reply", "timeout_ms", "version")
 
-    def __init__(self, message: Any, max_version: int | None) -> None:
+    def __init__(self, message: Any, max_version: int | None, timeout_ms: int) -> None:
         self.message = message
         self.key: int = message.API_KEY
         self.max_version = max_version
         self.version = -1
         self.reply: Deferred[Any] = Deferred()
-        self.timer: TimerHandle | None = None
+        self.timeout_ms = timeout_ms
+        self.deadline_ms = 0
 
 
 class _Reading:
@@ -325,6 +326,11 @@ class Channel:
         self._socket: AnySocket | None = None
         self._versions: dict[int, tuple[int, int]] | None = None
         """The versions that the peer supports. None until agreed on this connection."""
+        self._agreed: dict[tuple[int, int | None], int] = {}
+        """The version of each API in use, under its key and the caller's bound."""
+        self._timer: TimerHandle | None = None
+        """At the first deadline, or earlier: it is left as it is when a request is answered."""
+        self._timer_at_ms = 0
         self._waiting: deque[_Request] = deque()
         self._in_flight: deque[tuple[int, _Request]] = deque()
         self._output: deque[memoryview] = deque()
@@ -361,13 +367,15 @@ class Channel:
         Fails with ConnectionLost, RequestTimedOut or UnsupportedByPeer. `records` of a response are views of memory
         that does not change while they are held.
         """
-        request = _Request(message, max_version)
+        request = _Request(message, max_version, timeout_ms)
         if self._closed:
             request.reply.fail(ConnectionLost("the channel is closed"))
         elif self.requests_waiting >= REQUESTS_WAITING_MAX:
             request.reply.fail(ChannelFull(f"{REQUESTS_WAITING_MAX} requests wait for {self._name()}"))
         else:
-            request.timer = self._timers.call_after(timeout_ms, lambda: self._timed_out(request, timeout_ms))
+            deadline_ms = request.deadline_ms = self._clock.monotonic_ms() + timeout_ms
+            if self._timer is None or deadline_ms < self._timer_at_ms:
+                self._arm(deadline_ms)
             if self._session.ends() and not self._in_flight:
                 self._listening.cancel()
             if self._versions is not None and not self._session.is_over:
@@ -453,6 +461,7 @@ class Channel:
         self._failures = 0
         self._may_dial_at_ms = self._clock.monotonic_ms() + settings.reconnect_backoff_ms
         self._versions = versions
+        self._agreed.clear()
         self._send_waiting()
         return sock, buffer
 
@@ -467,6 +476,25 @@ class Channel:
         """Send a request on the established connection, or fail it if the peer does not support it."""
         if request.reply.done:
             return
+        version = self._agreed.get((request.key, request.max_version))
+        if version is None:
+            version = self._agree(request)
+            if version is None:
+                return
+        request.version = version
+        try:
+            correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+            frame = request_frame(request.message, version, correlation_id, self._client_id)
+        except EncodeError as error:
+            own = request_class(request.key)
+            self._finish(request, UnsupportedByPeer(f"{own.__name__} version {version}: {error}"))
+            return
+        self._correlation_id = correlation_id
+        self._in_flight.append((correlation_id, request))
+        self._write(frame)
+
+    def _agree(self, request: _Request) -> int | None:
+        """The version of the request, which is kept for the next one of its kind. None if there is none: then it has failed."""
         assert self._versions is not None
         served = self._versions.get(request.key)
         own = request_class(request.key)
@@ -477,17 +505,9 @@ class Channel:
         if low > high:
             text = f"{self._name()} serves no version of {own.__name__} that this node has"
             self._finish(request, UnsupportedByPeer(text))
-            return
-        request.version = high
-        try:
-            correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-            frame = request_frame(request.message, high, correlation_id, self._client_id)
-        except EncodeError as error:
-            self._finish(request, UnsupportedByPeer(f"{own.__name__} version {high}: {error}"))
-            return
-        self._correlation_id = correlation_id
-        self._in_flight.append((correlation_id, request))
-        self._write(frame)
+            return None
+        self._agreed[request.key, request.max_version] = high
+        return high
 
     def _write(self, frame: bytearray) -> None:
         sock = self._socket
@@ -563,8 +583,6 @@ class Channel:
         self._finish(request, message)
 
     def _finish(self, request: _Request, outcome: Any) -> None:
-        if request.timer is not None:
-            request.timer.cancel()
         if request.reply.done:
             return
         try:
@@ -575,6 +593,25 @@ class Channel:
         except Exception:
             # The receiver has a bug. The other requests on this connection must not be affected.
             _log.exception("a reply of %s could not be used", self._name())
+
+    # Timeouts. One timer serves all requests: most are answered long before.
+
+    def _arm(self, at_ms: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at_ms = at_ms
+        self._timer = self._timers.call_at(at_ms, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        now_ms = self._clock.monotonic_ms()
+        unanswered = [request for _, request in self._in_flight] + list(self._waiting)
+        for request in unanswered:
+            if request.deadline_ms <= now_ms:
+                self._timed_out(request, request.timeout_ms)
+        left = [request.deadline_ms for request in unanswered if not request.reply.done]
+        if left and (self._timer is None or min(left) < self._timer_at_ms):
+            self._arm(min(left))
 
     def _timed_out(self, request: _Request, timeout_ms: int) -> None:
         if request.reply.done:
@@ -607,6 +644,10 @@ class Channel:
     def _drop(self, reason: str) -> None:
         sock, self._socket = self._socket, None
         self._versions = None
+        self._agreed.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         self._output.clear()
         if sock is not None:
             trio.lowlevel.notify_closing(sock)

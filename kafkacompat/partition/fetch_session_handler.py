@@ -131,8 +131,9 @@ class FetchSessionHandler(Generic[P]):
 
     def move_to_end(self, fetched: P) -> None:
         """A full request names it last. The leader fills a response in this order."""
-        if self.partitions.get(fetched.key) is fetched:
-            self.partitions[fetched.key] = self.partitions.pop(fetched.key)
+        partitions = self.partitions
+        if len(partitions) > 1 and partitions.get(fetched.key) is fetched:
+            partitions[fetched.key] = partitions.pop(fetched.key)
 
     def delay(self, fetched: P, due_ms: int) -> None:
         """Do not fetch it before that time, and not while it is not ready."""
@@ -207,9 +208,10 @@ class FetchSessionHandler(Generic[P]):
         if len(self._idle) >= len(self.partitions):
             return None
         forgotten: dict[Uuid, ForgottenTopic] = {}
-        for topic_id, partition in () if is_full else self._forget:
-            forgotten.setdefault(topic_id, ForgottenTopic(topic_id=topic_id)).partitions.append(partition)
-        self._forget.clear()
+        if self._forget:
+            for topic_id, partition in () if is_full else self._forget:
+                forgotten.setdefault(topic_id, ForgottenTopic(topic_id=topic_id)).partitions.append(partition)
+            self._forget.clear()
         return FetchRequest(
             replica_state=asking,
             max_wait_ms=0 if self._changed else settings.max_wait_ms,

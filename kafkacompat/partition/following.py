@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kafkacompat.dataclass import dataclass
 from kafkacompat.partition.fetch_session_handler import FetchedPartition, FetchSessionHandler
 from kafkacompat.ports import LogRefused
-from kafkacompat.records.batch import BatchCorrupt, end_of_some, iterate_batches, parse_header
+from kafkacompat.records.batch import (
+    BatchCorrupt,
+    end_of_some,
+    is_one_batch,
+    iterate_batches,
+    parse_header,
+)
 from kafkacompat.tasks import Work, at_once
 from kafkacompat.wire.errors import ErrorCode, code_of
 from kafkacompat.wire.messages.fetch_request import ReplicaState
@@ -37,8 +43,8 @@ if TYPE_CHECKING:
 BATCHES_AT_ONCE = 1024
 """Batches appended in one piece. One MiB can have 13,000 batches."""
 BATCH_US = 4
-PARTITION_US = 16
-"""Of a partition in a response, besides its batches."""
+PARTITION_US = 20
+"""Of a partition in a response, with one batch."""
 TRUNCATION_US = 2_000
 """It may read again what producers have written."""
 METADATA_ERRORS = frozenset(
@@ -218,7 +224,7 @@ class FollowerFetches:
                 is_settled = yield from self._take_records(followed, answer, outcome)
                 if self.partitions.get(followed.key) is not followed:
                     return  # taken out meanwhile, or begun afresh
-                if is_settled or followed.position() != asked:
+                if is_settled or core.log.log_end_offset != asked[0] or followed.position() != asked:
                     self._session.changed(followed)
                     followed.refusals = 0
                     return
@@ -285,13 +291,16 @@ class FollowerFetches:
         if size:
             if self._throttle is not None:
                 self._throttle.record(core, size)
-            is_appended = yield from append_in_turns(
-                core,
-                answer.records,
-                followed.current_leader_epoch,
-                lambda: self.partitions.get(followed.key) is followed,
-            )
-            if not is_appended:
+            if is_one_batch(answer.records, size):
+                append_fetched(core, answer.records, followed.current_leader_epoch)
+            elif not (
+                yield from append_in_turns(
+                    core,
+                    answer.records,
+                    followed.current_leader_epoch,
+                    lambda: self.partitions.get(followed.key) is followed,
+                )
+            ):
                 return False
             # Without a session only the request's order says who comes first in a response that has no room for all.
             self._session.move_to_end(followed)

@@ -213,6 +213,11 @@ def end_of_some(buffer: Buffer, start: int, most: int) -> tuple[int, int, int]:
     return position, last, most
 
 
+def is_one_batch(records: Buffer, size: int) -> bool:
+    """Whether a batch ends where the records end, by its length alone. `size`: of the records."""
+    return size >= HEADER_SIZE and _INT32.unpack_from(records, 8)[0] == size - LOG_OVERHEAD
+
+
 def crc_of(batch: Buffer) -> int:
     """CRC-32C over the bytes from the attributes on. `batch` is exactly one batch of magic 2."""
     return int(crc32c(memoryview(batch)[ATTRIBUTES_POSITION:]))

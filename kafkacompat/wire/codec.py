@@ -24,6 +24,10 @@ Encoder: TypeAlias = Callable[[Any, bytearray], None]
 StepsEncoder: TypeAlias = Callable[..., Work[Any]]
 PartsEncoder: TypeAlias = Callable[[Any, bytearray, list[Any]], bytearray]
 
+FETCH_REQUEST = "kafkacompat.wire.messages.fetch_request"
+FETCH_RESPONSE = "kafkacompat.wire.messages.fetch_response"
+"""The modules of the messages that have a plain form (wire/plain_fetch)."""
+
 
 @remembered
 def specification(cls: type[Message]) -> MessageSpec:
@@ -56,6 +60,10 @@ def decoder(cls: type[Message], version: int) -> Decoder:
     """
     source = DecoderSource(_checked(cls, version), version, message_classes(cls))
     made: Decoder = source.define("decode", f"{cls.__name__} version {version} decoder")
+    if cls.__module__ == FETCH_RESPONSE:
+        from kafkacompat.wire.plain_fetch import FIRST_RESPONSE_VERSION, response_decoder
+
+        return response_decoder(made) if version >= FIRST_RESPONSE_VERSION else made
     return made
 
 
@@ -78,6 +86,10 @@ def encoder(cls: type[Message], version: int) -> Encoder:
     """Return the function `(message, out)`, which appends to a bytearray. ValueError for a version out of range."""
     source = EncoderSource(_checked(cls, version), version, message_classes(cls), parts=False)
     made: Encoder = source.define("encode", f"{cls.__name__} version {version} encoder")
+    if cls.__module__ == FETCH_REQUEST:
+        from kafkacompat.wire.plain_fetch import FIRST_REQUEST_VERSION, request_encoder
+
+        return request_encoder(made) if version >= FIRST_REQUEST_VERSION else made
     return made
 
 
@@ -86,6 +98,10 @@ def parts_encoder(cls: type[Message], version: int) -> PartsEncoder:
     """Return the function `(message, out, parts) -> out` that `encode_parts` uses."""
     source = EncoderSource(_checked(cls, version), version, message_classes(cls), parts=True)
     made: PartsEncoder = source.define("encode", f"{cls.__name__} version {version} parts encoder")
+    if cls.__module__ == FETCH_RESPONSE:
+        from kafkacompat.wire.plain_fetch import FIRST_RESPONSE_VERSION, response_parts_encoder
+
+        return response_parts_encoder(made) if version >= FIRST_RESPONSE_VERSION else made
     return made
 
 

@@ -133,7 +133,7 @@ a_partition = st.tuples(
     st.sampled_from([-1, -1, -1, 0, 3]),
     st.sampled_from([1 << 20, 1 << 20, 1, 0, -1]),
 )
-usual = st.sampled_from([{}] * 6)
+usual = st.sampled_from([{}] * 4 + [{"replica_state": ReplicaState(replica_id=2, replica_epoch=1)}] * 2)
 odd = st.sampled_from(
     [
         {"rack_id": "r"},
@@ -170,12 +170,15 @@ def test_both_ways_answer_the_same(taken: list[Step]) -> None:
     assert plain.state() == other.state()
 
 
+@pytest.mark.parametrize("state", [None, ReplicaState(replica_id=2, replica_epoch=1)])
 @pytest.mark.parametrize("names_one", [True, False])
-def test_a_frame_that_differs_in_a_byte_is_answered_the_same(names_one: bool) -> None:
+def test_a_frame_that_differs_in_a_byte_is_answered_the_same(
+    names_one: bool, state: ReplicaState | None
+) -> None:
     """Also what has the size of a plain one, and is not."""
     one = FetchTopic(topic_id=b"t" * 16, partitions=[FetchPartition(partition=0, partition_max_bytes=99)])
     topics = [one] if names_one else []
-    body = bytearray(encode(FetchRequest(session_epoch=0, topics=topics), 17))
+    body = bytearray(encode(FetchRequest(session_epoch=0, topics=topics, replica_state=state), 17))
     for position, was in enumerate(body):
         for changed in {was ^ 1, was ^ 2, was ^ 255, (was + 1) % 256}:
             body[position] = changed
@@ -202,3 +205,18 @@ def test_what_a_consumer_mostly_sends_is_plain(version: int, isolation: int, nam
     partitions = [(0, 0, -1, -1, 1 << 20)] if names_one else []
     consumer.send(version, partitions, True, False, 0, 1, 1 << 20, isolation, {})
     assert consumer.epoch == 1
+
+
+@pytest.mark.parametrize("names_one", [True, False])
+@pytest.mark.parametrize("version", range(15, 19))
+def test_what_a_follower_mostly_sends_is_plain(version: int, names_one: bool) -> None:
+    api = world(True)
+    api.dispatcher._route(1, version).decode = None  # type: ignore[assignment]
+    follower = Consumer(api)
+    partitions = [(0, 0, 0, -1, 1 << 20)] if names_one else []
+    state = ReplicaState(replica_id=2, replica_epoch=1)
+    follower.send(version, partitions, True, False, 0, 1, 1 << 20, 0, {"replica_state": state})
+    assert follower.epoch == 1
+    meters = api.dispatcher._meters
+    assert meters is not None
+    assert meters.kinds["FetchFollower"].requests == 1
