@@ -157,7 +157,7 @@ class DelayedOperationPurgatory(Generic[W]):
     def park(self, waiter: W, keys: Iterable[Key], delay_ms: int) -> None:
         """Keep a request under its keys for delay_ms. The caller has checked is_full."""
         waiter.keys = tuple(keys)
-        waiter.deadline_ms = self._clock.monotonic_ms() + delay_ms
+        deadline_ms = waiter.deadline_ms = self._clock.monotonic_ms() + delay_ms
         waiter.parked = True
         self._parked += 1
         for key in waiter.keys:
@@ -167,11 +167,11 @@ class DelayedOperationPurgatory(Generic[W]):
             else:
                 present[waiter] = None
         self._order += 1
-        heapq.heappush(self._deadlines, (waiter.deadline_ms, self._order, waiter))
+        heapq.heappush(self._deadlines, (deadline_ms, self._order, waiter))
         if len(self._deadlines) > 2 * self._parked + COMPACT_ABOVE:
             self._deadlines = [entry for entry in self._deadlines if entry[2].parked]
             heapq.heapify(self._deadlines)
-        if self._timer is None or self._timer_at_ms > self._deadlines[0][0]:
+        if self._timer is None or self._timer_at_ms > deadline_ms:
             self._arm()
 
     def for_each_on(self, key: Key, act: Callable[[W, M], None], moved: M) -> None:
@@ -190,6 +190,16 @@ class DelayedOperationPurgatory(Generic[W]):
                 walk.again = walk.waiting is not None
                 return
         budget = self._budget
+        if len(present) == 1 and budget.left_us > 0:  # mostly
+            (waiter,) = present
+            try:
+                act(waiter, moved)
+            except Exception as error:
+                self._give_up(waiter, error)
+            budget.left_us -= waiter.cost_us
+            if budget.left_us < budget.reserved_us:
+                budget.renew_soon()
+            return
         waiting = list(present) if budget.left_us > 0 else None
         at = 0 if waiting is None else self._act(waiting, 0, act, moved, 0)
         if waiting is None or at < len(waiting):

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from kafkacompat.partition.replication_quota_manager import ReplicationQuotaManager
     from kafkacompat.partition.service import FetchParameters, FetchRequestPartition
     from kafkacompat.partition.services import PartitionServices
-    from kafkacompat.ports import Clock, Timers
+    from kafkacompat.ports import Clock, LogRead, Timers
 
     Forgotten = Sequence[tuple[Uuid, str | None, int]]
 
@@ -153,13 +153,17 @@ class FetchEngine:
         waiter = self.purgatory.new_waiter(context, parameters)
         is_follower = parameters.replica_id >= 0
         if (
-            not self.purgatory.note_sizes(waiter, waited_for(context, parameters, answers))
+            (
+                (answers or not is_follower)
+                and not self.purgatory.note_sizes(waiter, waited_for(context, parameters, answers))
+            )
             or not (waiter.asked or is_follower)
             or waiter.total >= parameters.min_bytes
             or waiter.parked_in.is_full()
         ):
             return self._respond_at_once(context, parameters, answers)
-        waiter.note_untold(answers)
+        if answers or parameters.untold:
+            waiter.note_untold(answers)
         self.purgatory.park(waiter, waiter.asked)
         return waiter.answer
 
@@ -208,13 +212,17 @@ class FetchEngine:
     ) -> tuple[list[tuple[Any, PartitionData]], bool]:
         """Read a new fetch, and read again what has moved meanwhile: it may advance high watermarks. A request that waited for
         that, for example of a coordinator, may then append to partitions that were already read."""
-        read_all = self._reads.read_all
+        read_all, reading = self._reads.read_all, self.purgatory.reading
         moved: dict[tuple[str, int], Partition] = {}
-        self.purgatory.reading.append(moved)
+        reading.append(moved)
         try:
-            answers, ready = read_all(context, parameters, context.partitions, arrived=True)
+            left, known = self._reads.without_news(context, parameters)
+            if left or not known:
+                answers, ready = read_all(context, parameters, left, arrived=True, known=known)
+            else:
+                answers, ready = [], parameters.min_bytes <= 0
         finally:
-            self.purgatory.reading.pop()
+            reading.pop()
         if ready or not moved:
             return answers, ready
         if any(len(answer.records) for _, answer in answers):
@@ -445,6 +453,46 @@ class FetchReads:
         self._clock = clock
         self._selects_by_rack = selects_by_rack
         self._throttle = throttle
+        self.shared: dict[tuple[Partition, int, int, int], LogRead] | None = None
+        """While the followers of a partition are answered, one after another: what was read for the first one. It is read and
+        sent within one step."""
+
+    def read_one(self, core: Partition, asked: Any, parameters: FetchParameters) -> PartitionData:
+        """As `read_all` with one partition, for a request that has waited."""
+        max_bytes = min(asked.partition_max_bytes, parameters.max_bytes)
+        return self._read(core, asked, parameters, max_bytes, True, False, ABORTED_MAX)
+
+    def _read_shared(self, core: Partition, offset: int, max_bytes: int, end: int, shared: Any) -> LogRead:
+        key = core, offset, max_bytes, end
+        read: LogRead | None = shared.get(key)
+        if read is None:
+            read = shared[key] = core.log.read(offset, max_bytes, end, True)
+        return read
+
+    def without_news(self, context: FetchContext, parameters: FetchParameters) -> tuple[Sequence[Any], bool]:
+        """Record the progress of a follower whose fetch has arrived. Returns the partitions from the first one on of which it must
+        be told, and whether there are others before: those are known, and it has all of them."""
+        manager, replica_id, epoch = self._manager, parameters.replica_id, parameters.replica_epoch
+        if (
+            context.session is None
+            or parameters.may_read is not None
+            or manager.hosted.changes
+            or manager.hosted.standing.is_outlived(replica_id, epoch)
+        ):
+            return context.partitions, False
+        cores: Any = manager.by_id if parameters.uses_topic_ids else manager.by_name
+        now_ms = self._clock.monotonic_ms()
+        for position, asked in enumerate(context.partitions):
+            core: Partition | None = cores.get(asked.key)
+            if core is None:
+                return context.partitions[position:], position > 0
+            if core.update_idle_follower_fetch_state(replica_id, asked, epoch, now_ms):
+                continue
+            if not self._has_all(core, asked, replica_id, epoch, now_ms):
+                return context.partitions[position:], position > 0
+            if asked.told_high_watermark != core.log.high_watermark:
+                parameters.untold = [*(parameters.untold or ()), (core, asked)]
+        return (), bool(context.partitions)
 
     def read_all(
         self,
@@ -454,9 +502,10 @@ class FetchReads:
         *,
         arrived: bool,
         reading: Reading | None = None,
+        known: bool = False,
     ) -> tuple[list[tuple[Any, PartitionData]], bool]:
         """(asked, answer) of each partition in order, and whether the fetch can be answered without a wait. With
-        `reading`, continue where that one stopped.
+        `reading`, continue where that one stopped. `known`: there are other partitions, of which there is no news.
 
         `arrived`: the request is new, so a follower's offsets report its progress. Partitions of which a follower has
         everything are left out, and those of which a consumer's session has been told all.
@@ -478,7 +527,7 @@ class FetchReads:
         budget = parameters.max_bytes
         aborted_left = ABORTED_MAX
         first = True
-        known = ended = False
+        ended = False
         total = 0
         answers: list[tuple[Any, PartitionData]] = []
         if reading is not None:
@@ -512,7 +561,9 @@ class FetchReads:
                 ):
                     known = True
                     continue
-                elif reading is None and self._has_all(core, asked, parameters):
+                elif reading is None and self._has_all(
+                    core, asked, replica_id, parameters.replica_epoch, now_ms
+                ):
                     known = True
                     if asked.told_high_watermark != core.log.high_watermark:
                         parameters.untold = [*(parameters.untold or ()), (core, asked)]
@@ -556,10 +607,10 @@ class FetchReads:
             reading.aborted_left = aborted_left
         return answers, ended or not known or total >= parameters.min_bytes
 
-    def _has_all(self, core: Partition, asked: Any, parameters: FetchParameters) -> bool:
+    def _has_all(self, core: Partition, asked: Any, replica_id: int, broker_epoch: int, now_ms: int) -> bool:
         """Whether a follower that is in sync has got everything since its last fetch, and its log is the leader's. Then its
-        progress is recorded, as `_read` does. False, and nothing is recorded, in all other cases."""
-        log, epoch, replica_id = core.log, asked.current_leader_epoch, parameters.replica_id
+        progress is recorded, as `_read` does. Its broker has not started anew since."""
+        log, epoch = core.log, asked.current_leader_epoch
         if (
             asked.fetch_offset != log.log_end_offset
             or asked.last_fetched_epoch != log.latest_epoch()
@@ -571,12 +622,12 @@ class FetchReads:
             or replica_id not in core.followers
         ):
             return False
-        core.traffic.fetches += 1
         asked.settled_epoch = core.leader_epoch
-        error = self._manager.follower_fetched(
-            core, replica_id, asked.fetch_offset, asked.log_start_offset, parameters.replica_epoch
-        )
-        return error is NONE
+        self._manager.follower_has_all(core, replica_id, asked.log_start_offset, broker_epoch, now_ms)
+        if asked.fetch_offset != log.log_end_offset:
+            return False  # whoever waited for that has appended
+        core.traffic.fetches += 1
+        return True
 
     def _read(
         self,
@@ -649,7 +700,10 @@ class FetchReads:
         if offset >= end or (max_bytes <= 0 and not minimum_one_batch):
             return answer
         try:
-            read = log.read(offset, max_bytes, end, minimum_one_batch)
+            if self.shared is not None and replica_id >= 0 and minimum_one_batch:
+                read = self._read_shared(core, offset, max_bytes, end, self.shared)
+            else:
+                read = log.read(offset, max_bytes, end, minimum_one_batch)
             aborted: list[AbortedOfLog] = []
             if parameters.read_committed:
                 aborted, end = log.aborted_transactions(offset, read.end_offset, aborted_max)
@@ -807,6 +861,14 @@ class FetchReads:
             if throttle_ms:
                 return throttled_answer(context, throttle_ms)
         session_id, selected = context.select(answers, self._clock.monotonic_ms)
+        if len(selected) == 1 and selected[0][1].current_leader is None:  # mostly
+            ((asked, answer),) = selected
+            if answer.records is not EMPTY_RECORDS:
+                self._count(asked, answer, parameters)
+            topic = FetchableTopicResponse(
+                topic=asked.topic or "", topic_id=asked.topic_id, partitions=[answer]
+            )
+            return FetchResponse(session_id=session_id, responses=[topic])
         topics: list[FetchableTopicResponse] = []
         partitions: list[PartitionData] = []
         leaders: set[int] = set()
@@ -971,21 +1033,34 @@ class DelayedFetch(DelayedOperation):
 
     def finish(self, partitions: Iterable[Any]) -> None:
         """Answer with what these partitions can give now."""
-        reads = self._reads
         try:
-            answers = reads.read_all(self.context, self.parameters, partitions, arrived=False)[0]
-            self.cost_us = ANSWER_US + PARTITION_US * len(answers)
-            if self.parameters.read_committed or self.parameters.min_bytes > 1:
-                self.cost_us += RECORDS_US * sum([bool(each.records) for _, each in answers])
-            if self.parameters.read_committed:
-                self.cost_us += ABORTED_US * sum(
-                    [len(each.aborted_transactions or ()) for _, each in answers]
-                )
-            response = reads.respond(self.context, self.parameters, answers)
+            answers = self._reads.read_all(self.context, self.parameters, partitions, arrived=False)[0]
+            response = self._response(answers)
         except Exception as error:
             self.answer.fail(error)
         else:
             self.answer.resolve(response)
+
+    def finish_one(self, core: Partition, asked: Any) -> None:
+        """As `finish` with one partition, which has been found."""
+        reads = self._reads
+        try:
+            response = self._response([(asked, reads.read_one(core, asked, self.parameters))])
+        except Exception as error:
+            self.answer.fail(error)
+        else:
+            self.answer.resolve(response)
+
+    def _response(self, answers: list[tuple[Any, PartitionData]]) -> FetchResponse:
+        parameters = self.parameters
+        self.cost_us = ANSWER_US + PARTITION_US * len(answers)
+        if parameters.read_committed or parameters.min_bytes > 1:
+            self.cost_us += RECORDS_US * sum([bool(each.records) for _, each in answers])
+            if parameters.read_committed:
+                self.cost_us += ABORTED_US * sum(
+                    [len(each.aborted_transactions or ()) for _, each in answers]
+                )
+        return self._reads.respond(self.context, parameters, answers)
 
 
 class LongFetch(DelayedFetch):
@@ -1133,7 +1208,18 @@ class FetchPurgatory:
         )
         if takes_what_there_is or self._is_due(waiter, core, asked):
             self.consumers.remove(waiter)
-            waiter.expire()
+            if takes_what_there_is and len(waiter.context.partitions) == 1 and self._is_direct(waiter, core):
+                waiter.finish_one(core, asked)
+            else:
+                waiter.expire()
+
+    def _is_direct(self, waiter: DelayedFetch, core: Partition) -> bool:
+        """Whether the answer may have this partition without being looked for anew."""
+        return (
+            type(waiter) is DelayedFetch
+            and waiter.parameters.may_read is None
+            and self._manager.by_name.get(core.topic_partition) is core
+        )
 
     def _appended(self, core: Partition) -> None:
         """A partition's end, start or role has changed: answer the followers that now have enough."""
@@ -1142,8 +1228,15 @@ class FetchPurgatory:
         for each in self.long_fetches:
             if each.parked_in is self.followers:
                 each.noted[core.topic_partition] = core
-        for replica in core.replicas:
-            self.followers.for_each_on(replica_key(replica), self._look_again_for_follower, core)
+        followers = self.followers
+        if not followers.by_key:
+            return
+        self._reads.shared = {}
+        try:
+            for replica in list(core.followers) or core.replicas:
+                followers.for_each_on(replica_key(replica), self._look_again_for_follower, core)
+        finally:
+            self._reads.shared = None
 
     def _look_again_for_follower(self, waiter: DelayedFetch, core: Partition) -> None:
         asked = asked_of(waiter.context, core) or waiter.asked.get(core.topic_partition)
@@ -1153,6 +1246,12 @@ class FetchPurgatory:
             is_due = core.has_yet_to_hear_from(waiter.parameters.replica_id)
         elif waiter.parameters.min_bytes <= 1:
             is_due = self._has_anything_for(waiter, core, asked)
+            # No other one has anything, or it would have ended the wait.
+            is_alone = waiter.context.session is not None and waiter.untold in ([], [asked])
+            if is_due and is_alone and self._is_direct(waiter, core):
+                self.followers.remove(waiter)
+                waiter.finish_one(core, asked)
+                return
         else:
             is_due = self._is_due(waiter, core, asked)
         if is_due:

@@ -341,6 +341,13 @@ class FetchSessionCache:
         forgotten: Sequence[tuple[Uuid, str | None, int]],
     ) -> bool:
         """Add and remove a request's partitions. Returns False, and ends the session, if there is no room."""
+        if len(partitions) == 1 and not forgotten:
+            asked = partitions[0]
+            topic = asked.topic_id if session.uses_topic_ids else asked.topic or ""
+            present = session.partitions.get((topic, asked.partition))
+            if present is not None:
+                present.update(asked)
+                return True
         before, count = session.weight, len(session.partitions)
         session.update(partitions, forgotten)
         if session.weight == before and len(session.partitions) == count:

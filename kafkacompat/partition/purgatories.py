@@ -188,23 +188,29 @@ class ProducePurgatory:
         partition."""
         waiter: DelayedProduce | None = None
         cores = self._cores
+        are_behind = True
         for partition, end in ends.items():
             core = cores.get(partition)
+            is_behind = core is not None and core.is_leader and core.log.high_watermark < end
             if (
                 core is not None
+                and not is_behind
                 and core.is_leader
-                and core.log.high_watermark >= end
                 and (core.alone or core.may_have_min_isr())
             ):
+                are_behind = False
                 continue
             if waiter is None:
                 waiter = DelayedProduce(ends)
             if core is not None:
                 waiter.epochs[partition] = core.leader_epoch
+            if not is_behind:
+                are_behind = False
         if waiter is None:
             return None
-        for partition in ends:
-            self._settle(waiter, partition)
+        if not are_behind:  # seldom is anything decided before the wait
+            for partition in ends:
+                self._settle(waiter, partition)
         if waiter.is_decided or timeout_ms <= 0 or self._parked.is_full():
             waiter.expire()
         else:

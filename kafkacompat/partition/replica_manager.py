@@ -399,6 +399,17 @@ class ReplicaManager:
         self.wakeups.follower_moved(core)
         return refused
 
+    def follower_has_all(
+        self, core: Partition, replica_id: int, log_start_offset: int, broker_epoch: int, now_ms: int
+    ) -> None:
+        """As `follower_fetched`, by a follower in the ISR that has been checked, at the log end."""
+        log = core.log
+        end = log.log_end_offset
+        core.followers[replica_id].update_fetch_state(end, log_start_offset, end, broker_epoch, now_ms)
+        if log.high_watermark < end and core.maybe_increment_leader_high_watermark(now_ms):
+            self.advanced(core)
+        self.wakeups.follower_moved(core)
+
     # Lookups
 
     def log(self, partition: TopicPartition) -> Log | None:

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 from struct import Struct as Layout
 from struct import error as StructError
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest
 from kafkacompat.wire.messages.fetch_response import FetchableTopicResponse, FetchResponse, PartitionData
 
 if TYPE_CHECKING:
-    from kafkacompat.wire.codec import Decoder, Encoder, PartsEncoder
+    from collections.abc import Callable
+
     from kafkacompat.wire.primitives import ByteSequence
+
+    RequestEncoder: TypeAlias = Callable[[FetchRequest, bytearray], None]
+    ResponseEncoder: TypeAlias = Callable[[FetchResponse, bytearray, list[Any]], bytearray]
+    ResponseDecoder: TypeAlias = Callable[[ByteSequence, int], tuple[Any, int]]
 
 FIRST_REQUEST_VERSION = 15
 """From this version on the state of a replica is in a tag."""
@@ -54,7 +59,7 @@ _no_high_watermark = FetchPartition().high_watermark
 _new = object.__new__
 
 
-def request_encoder(general: Encoder) -> Encoder:
+def request_encoder(general: RequestEncoder) -> RequestEncoder:
     """Tries the plain form first. From FIRST_REQUEST_VERSION on."""
 
     def encode(message: FetchRequest, out: bytearray) -> None:
@@ -117,7 +122,7 @@ def request_encoder(general: Encoder) -> Encoder:
     return encode
 
 
-def response_parts_encoder(general: PartsEncoder) -> PartsEncoder:
+def response_parts_encoder(general: ResponseEncoder) -> ResponseEncoder:
     """Tries the plain form first. From FIRST_RESPONSE_VERSION on."""
 
     def encode(message: FetchResponse, out: bytearray, parts: list[Any]) -> bytearray:
@@ -170,7 +175,7 @@ def response_parts_encoder(general: PartsEncoder) -> PartsEncoder:
     return encode
 
 
-def response_decoder(general: Decoder) -> Decoder:
+def response_decoder(general: ResponseDecoder) -> ResponseDecoder:
     """Tries the plain form first. From FIRST_RESPONSE_VERSION on."""
     least = ANSWERS_ONE.size + LENGTH_BYTES
 

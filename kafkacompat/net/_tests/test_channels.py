@@ -409,6 +409,31 @@ async def test_replies_out_of_order_end_the_connection() -> None:
                 await wait_for(reply)
 
 
+async def test_all_requests_have_one_timer_and_each_its_own_timeout() -> None:
+    async with dialing() as w:
+        channel = w.channel()
+        for _ in range(3):
+            await wait_for(channel.request(heartbeat(), TIMEOUT_MS))
+        w.peer.holds = True
+        late = channel.request(heartbeat(), TIMEOUT_MS)
+        assert len(w.timers) == 1
+        early = channel.request(heartbeat(), 30)
+        assert len(w.timers) == 1
+        with pytest.raises(RequestTimedOut):
+            await wait_for(early)
+        with pytest.raises(ConnectionLost):
+            await wait_for(late)
+        assert len(w.timers) == 0
+        w.peer.holds = False
+        await wait_for(channel.request(heartbeat(), TIMEOUT_MS))
+        w.peer.holds = True
+        late, later = channel.request(heartbeat(), 40), channel.request(heartbeat(), TIMEOUT_MS)
+        with pytest.raises(RequestTimedOut):
+            await wait_for(late)
+        with pytest.raises(ConnectionLost):
+            await wait_for(later)
+
+
 @pytest.mark.parametrize("when", ["connecting", "connected", "waiting"])
 async def test_closing_loses_what_waits_and_leaves_nothing_behind(when: str) -> None:
     async with dialing() as w:

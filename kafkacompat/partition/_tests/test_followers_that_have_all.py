@@ -203,6 +203,8 @@ FETCH = ("fetch", {0: (0, 0, 0)}, WAIT_MS, 1)
         *(("other_fetches", 0), ("produce", 1), ("fetch", {1: (0, 0, 0)}, 0, 1)),
     ]
 )
+@example([("produce", 0), ("other_fetches", 0), ("produce_when_committed", 0, 0), FETCH])
+@example([("produce", 0, 1), ("other_fetches", 0), ("produce_when_committed", 0, 0), FETCH])
 def test_what_a_follower_has_is_passed_over_and_shows_nowhere(taken: list[tuple[Any, ...]]) -> None:
     plain, whole = Leader(looks_at_all=False), Leader(looks_at_all=True)
     for each in (plain, whole):
