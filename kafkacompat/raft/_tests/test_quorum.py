@@ -27,7 +27,7 @@ from kafkacompat.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from kafkacompat.raft.roles import QuorumViolation, Role
+from kafkacompat.raft.roles import NEVER_MS, QuorumViolation, Role
 from kafkacompat.raft.voter_node import VoterNode
 from kafkacompat.raft.voter_set import ReplicaKey, VoterSet, VoterSetHistory
 from kafkacompat.wire.errors import ErrorCode
@@ -90,6 +90,15 @@ def test_a_sole_voter_goes_straight_to_leadership_of_the_next_epoch() -> None:
         assert node.core.high_watermark == -1
         node.step(events.Synced())
         assert node.core.high_watermark == node.core.log.end == 3
+
+
+def test_a_sole_voter_that_leads_asks_for_no_tick() -> None:
+    node = Node(voters=(1,))
+    node.step(events.Synced())
+    assert node.core.wake_ms == NEVER_MS
+    node.step(events.Propose(1, node.core.epoch, [b"x"], 1, 1))
+    node.step(events.Synced(), after_ms=60_000)
+    assert node.core.wake_ms == NEVER_MS
 
 
 # Leading.
@@ -587,6 +596,19 @@ def test_a_voter_is_added_once_probed_caught_up_and_committed() -> None:
     node.fetch(4, base + 1)
     assert node.core.high_watermark == base + 1
     assert node.answer_to(request_id).error is NONE
+
+
+def test_a_sole_voter_that_has_led_for_long_stays_the_leader_when_a_second_one_comes() -> None:
+    node = Node(voters=(1,))
+    node.step(events.Synced(), after_ms=3_600_000)
+    node.fetch(4, node.core.log.end)
+    add(node, voter(4))
+    node.step(events.VoterProbed(key(4), (0, 1)))
+    assert node.core.voters.latest.ids == (1, 4)
+    assert node.core.role is Role.LEADER
+    added_ms = node.now_ms
+    node.wait_for(Role.RESIGNED)
+    assert node.now_ms == added_ms + node.core.check_quorum_ms
 
 
 @pytest.mark.parametrize(
