@@ -24,6 +24,7 @@ from kafkacompat.addresses import as_peer_host, host_and_port, peer_host, withou
 from kafkacompat.config import ConfigError, EndPoint
 from kafkacompat.net.descriptors import Descriptors
 from kafkacompat.net.listener_meter import ListenerMeter
+from kafkacompat.net.pacing import pace, stop_pacing
 from kafkacompat.net.resolving import Address, address_to_bind, addresses_of, overrides_by_address
 from kafkacompat.net.settings import SYSTEM_DEFAULT, UNLIMITED, Admission, ConnectionCounts, NetworkSettings
 from kafkacompat.ports import Clock
@@ -44,11 +45,13 @@ _log = logging.getLogger(__name__)
 class BoundListener:
     """One endpoint's socket. `host` and `port` are the bound address."""
 
-    __slots__ = ("endpoint", "host", "port", "socket")
+    __slots__ = ("endpoint", "host", "paced_by", "port", "socket")
 
-    def __init__(self, endpoint: EndPoint, sock: socket.socket) -> None:
+    def __init__(self, endpoint: EndPoint, sock: socket.socket, paced_by: bytes | None) -> None:
+        """`paced_by`: see stop_pacing."""
         self.endpoint = endpoint
         self.socket = sock
+        self.paced_by = paced_by
         self.host, self.port = sock.getsockname()[:2]
 
     def close(self) -> None:
@@ -61,7 +64,9 @@ class BoundListener:
 async def bind(endpoint: EndPoint, settings: NetworkSettings) -> BoundListener:
     """Bind and listen. Raises OSError that names the setting and the endpoint."""
     try:
-        return BoundListener(endpoint, _listening_socket(endpoint, await address_to_bind(endpoint), settings))
+        return BoundListener(
+            endpoint, *_listening_socket(endpoint, await address_to_bind(endpoint), settings)
+        )
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error.args[-1])
         raise OSError(
@@ -71,7 +76,10 @@ async def bind(endpoint: EndPoint, settings: NetworkSettings) -> BoundListener:
         ) from error
 
 
-def _listening_socket(endpoint: EndPoint, found: Address, settings: NetworkSettings) -> socket.socket:
+def _listening_socket(
+    endpoint: EndPoint, found: Address, settings: NetworkSettings
+) -> tuple[socket.socket, bytes | None]:
+    """And what stop_pacing returns of it."""
     family, kind, protocol, address = found
     sock = socket.socket(family, kind, protocol)
     try:
@@ -83,11 +91,12 @@ def _listening_socket(endpoint: EndPoint, found: Address, settings: NetworkSetti
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, settings.socket_receive_buffer_bytes)
         sock.setblocking(False)
         sock.bind(address)
+        paced_by = stop_pacing(sock)
         sock.listen(settings.socket_listen_backlog_size)
     except OSError:
         sock.close()
         raise
-    return sock
+    return sock, paced_by
 
 
 async def accept_forever(
@@ -408,6 +417,8 @@ class Acceptors:
         endpoint = listener.endpoint
         try:
             configure(sock, self.settings)
+            if listener.paced_by is not None:
+                pace(sock, listener.paced_by)
         except OSError:
             sock.close()  # gone before it was accepted
             return

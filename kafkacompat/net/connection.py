@@ -103,7 +103,6 @@ class Connection:
     __slots__ = (
         "_buffer",
         "_fd",
-        "_fulls",
         "_host",
         "_memory",
         "_muted",
@@ -112,6 +111,7 @@ class Connection:
         "_rests",
         "_socket",
         "_stage",
+        "_was_full",
         "_watched",
         "in_line",
         "info",
@@ -142,8 +142,8 @@ class Connection:
         """The throttle time of a quota is not over: no request is dispatched."""
         self.muted_until_ms = 0
         self._fd = -1
-        self._fulls = 0
-        """How often the socket was full."""
+        self._was_full = False
+        """The socket was full once: see send_buffer."""
         self._watched = 0
         """The events the poller waits for: READ, WRITE or both."""
         self._stage = _OPEN
@@ -409,9 +409,9 @@ class Connection:
             return False
         if result is _COLD:
             self._replies.warm_next(self._host.workers).on_done(self._warmed)
-        elif result is _FULL and self._host.settings.socket_send_buffer_grows:
-            self._fulls += 1
-            if enlarged(self._socket, self._fulls):
+        elif result is _FULL and not self._was_full and self._host.settings.socket_send_buffer_grows:
+            self._was_full = True
+            if enlarged(self._socket):
                 self._replies.is_full = False
                 return True
         return result is _TURN_OVER

@@ -6,7 +6,6 @@ import errno
 import os
 import socket
 import struct
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +14,6 @@ import trio
 
 from kafkacompat._tests.doubles import HandTime, HandWorkers
 from kafkacompat.net import connection as module
-from kafkacompat.net import send_buffer
 from kafkacompat.net._tests.helpers import (
     TLS,
     ScriptedDispatcher,
@@ -43,7 +41,7 @@ from kafkacompat.net.output_queue import (
 )
 from kafkacompat.net.poller import READ, WRITE
 from kafkacompat.net.replies import Replies
-from kafkacompat.net.send_buffer import FULL_BYTES, WINDOW_BYTES, enlarged
+from kafkacompat.net.send_buffer import FULL_BYTES, enlarged
 from kafkacompat.net.server import Server
 from kafkacompat.net.settings import NetworkSettings
 from kafkacompat.ports import FileSlice
@@ -116,33 +114,6 @@ async def test_a_socket_that_was_full_once_has_a_larger_send_buffer() -> None:
         assert await receive_exactly(stream, len(reply)) == reply
 
 
-@pytest.mark.parametrize("window", ["small", "large"])
-async def test_a_socket_that_waits_for_its_client_s_window_has_the_largest_send_buffer(
-    window: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(send_buffer, "SETTLED_FULLS", 2)
-    monkeypatch.setattr(send_buffer, "_unsent_bytes", lambda sock: FULL_BYTES - (window == "large"))
-    dispatcher, reply = large_replies()
-    async with serving(dispatcher) as server:
-        stream = await dial(server)
-        served = await fill(server, stream)
-        await until(lambda: served._fulls >= 2)
-        assert send_buffer_bytes(served) == set_and_told(WINDOW_BYTES if window == "small" else FULL_BYTES)
-        assert await receive_exactly(stream, len(reply)) == reply
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what is not sent yet")
-async def test_what_waits_for_the_client_s_window_is_not_sent_yet() -> None:
-    dispatcher, reply = large_replies()
-    async with serving(dispatcher) as server:
-        stream = await dial(server)
-        socket_of(stream).setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
-        served = await fill(server, stream)
-        await until(lambda: send_buffer._unsent_bytes(served._socket) >= FULL_BYTES)
-        assert await receive_exactly(stream, len(reply)) == reply
-        assert send_buffer._unsent_bytes(served._socket) == 0
-
-
 async def test_a_send_buffer_whose_size_is_set_stays_as_it_is() -> None:
     dispatcher, reply = large_replies()
     async with serving(dispatcher, NetworkSettings(socket_send_buffer_grows=False)) as server:
@@ -157,7 +128,7 @@ def test_a_system_that_refuses_a_larger_send_buffer_keeps_the_smaller() -> None:
         def setsockopt(self, level: int, option: int, value: int) -> None:
             raise OSError(errno.ENOBUFS, "No buffer space available")
 
-    assert not enlarged(Refusing(b"", 0), 1)
+    assert not enlarged(Refusing(b"", 0))
 
 
 async def test_a_client_of_small_replies_keeps_its_send_buffer() -> None:
