@@ -7,13 +7,14 @@ follower's state is in a tag (KIP-903).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.access import CLUSTER_ACTION, Access, RightToTopics, access_of
 from kafkacompat.api.handler import Handler
+from kafkacompat.api.route import EncodedAnswer
 from kafkacompat.ids import ZERO_UUID, Uuid
 from kafkacompat.partition.service import FetchParameters, FetchRequestPartition
 from kafkacompat.security.acl import AclOperation
@@ -31,6 +32,7 @@ from kafkacompat.wire.plain_fetch import (
     NO_MORE,
     NO_TOPICS,
     ONE,
+    packed_response,
 )
 
 if TYPE_CHECKING:
@@ -44,6 +46,8 @@ NO_EPOCH = -1
 """Any other negative epoch means the same."""
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
+PACKED_ERRORS: Mapping[int, int] = {ErrorCode.NONE: 2}
+"""Of a response and its partition."""
 NAMED_AT_ONCE = 500
 """Topics, partitions and forgotten partitions of a fetch that are read from the request in one step."""
 
@@ -141,6 +145,11 @@ def parse_plain(node: Node, frame: memoryview, position: int, version: int) -> P
     )
 
 
+def packed(*values: Any) -> EncodedAnswer:
+    """`values`: those of wire.plain_fetch.packed_response."""
+    return EncodedAnswer([packed_response(*values)], PACKED_ERRORS)
+
+
 def handle(
     node: Node, context: RequestContext, request: FetchRequest | PlainFetch
 ) -> FetchResponse | Awaitable[Any] | Work[FetchResponse]:
@@ -149,6 +158,7 @@ def handle(
             known = node.image.topics_by_id.get(one.topic_id)
             if known is not None:
                 one.topic = known.name
+        request.parameters.pack = packed
         return _fetched(node, context, request.parameters, request.asked, [])
     # Kafka has no better error code for an unknown isolation level.
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):

@@ -458,6 +458,9 @@ def _count_of_fetch(answer: Any, counts: list[int]) -> None:
     if type(answer) is FetchResponse:
         counts[answer.error_code] += 1
         _count_of_old_fetch(answer, counts)
+    else:
+        for code, times in answer.errors.items():
+            counts[code] += times
 
 
 def _count_of_old_fetch(answer: Any, counts: list[int]) -> None:

@@ -30,7 +30,7 @@ from kafkacompat.partition.fetch_session import (
 )
 from kafkacompat.partition.replica_selector import nearest_replica
 from kafkacompat.partition.service import TieredPartitionFetch
-from kafkacompat.ports import EMPTY_RECORDS, LogRefused
+from kafkacompat.ports import EMPTY_RECORDS, FileSlice, LogRefused
 from kafkacompat.ports import AbortedTransaction as AbortedOfLog
 from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.tasks import in_turns, pause
@@ -44,6 +44,7 @@ from kafkacompat.wire.messages.fetch_response import (
     NodeEndpoint,
     PartitionData,
 )
+from kafkacompat.wire.plain_fetch import PACKED_MAX
 
 if TYPE_CHECKING:
     from kafkacompat.controller.image import PartitionRegistration
@@ -51,9 +52,9 @@ if TYPE_CHECKING:
     from kafkacompat.partition.remote_fetch import RemoteFetches
     from kafkacompat.partition.replica_manager import ReplicaManager
     from kafkacompat.partition.replication_quota_manager import ReplicationQuotaManager
-    from kafkacompat.partition.service import FetchParameters, FetchRequestPartition
+    from kafkacompat.partition.service import FetchParameters, FetchRequestPartition, Pack
     from kafkacompat.partition.services import PartitionServices
-    from kafkacompat.ports import Clock, LogRead, Timers
+    from kafkacompat.ports import Clock, Timers
 
     Forgotten = Sequence[tuple[Uuid, str | None, int]]
 
@@ -453,7 +454,7 @@ class FetchReads:
         self._clock = clock
         self._selects_by_rack = selects_by_rack
         self._throttle = throttle
-        self.shared: dict[tuple[Partition, int, int, int], LogRead] | None = None
+        self.shared: dict[tuple[Partition, int, int, int], bytes] | None = None
         """While the followers of a partition are answered, one after another: what was read for the first one. It is read and
         sent within one step."""
 
@@ -462,12 +463,84 @@ class FetchReads:
         max_bytes = min(asked.partition_max_bytes, parameters.max_bytes)
         return self._read(core, asked, parameters, max_bytes, True, False, ABORTED_MAX)
 
-    def _read_shared(self, core: Partition, offset: int, max_bytes: int, end: int, shared: Any) -> LogRead:
+    def packed(
+        self, pack: Pack, context: FetchContext, parameters: FetchParameters, core: Partition, asked: Any
+    ) -> Any:
+        """The encoded response with a few records of one partition, for a request that has waited: as `read_one` and `respond`.
+        None, before any effect, if anything else is to be told or the records are not at hand."""
+        log, offset, epoch, last_epoch = (
+            core.log,
+            asked.fetch_offset,
+            asked.current_leader_epoch,
+            asked.last_fetched_epoch,
+        )
+        session, replica_id, committed = context.session, parameters.replica_id, parameters.read_committed
+        high_watermark, start = log.high_watermark, log.log_start_offset
+        stable = log.last_stable_offset
+        if (
+            session is None
+            or parameters.throttle is not None
+            or not core.is_leader
+            or (epoch >= 0 and epoch != core.leader_epoch)
+            or (last_epoch >= 0 and last_epoch != log.latest_epoch())
+        ):
+            return None
+        if replica_id >= 0:
+            if replica_id not in core.followers or self._is_held_back(core, replica_id):
+                return None
+            end = log.log_end_offset
+        else:
+            if (
+                core.is_being_made_durable
+                or self._selects_by_rack
+                or (committed and stable != high_watermark)
+            ):
+                return None
+            end = high_watermark
+        if not start <= offset < end:
+            return None
+        max_bytes = min(asked.partition_max_bytes, parameters.max_bytes)
+        shared = self.shared if replica_id >= 0 else None
         key = core, offset, max_bytes, end
-        read: LogRead | None = shared.get(key)
-        if read is None:
-            read = shared[key] = core.log.read(offset, max_bytes, end, True)
-        return read
+        data: bytes | None = None if shared is None else shared.get(key)
+        if data is None:
+            try:
+                read = log.read(offset, max_bytes, end, True)
+                records = read.records
+                if type(records) is not FileSlice or records.length > PACKED_MAX:
+                    return None
+                if committed and log.aborted_transactions(offset, read.end_offset, 1)[0]:
+                    return None
+                data = records.file.try_read(records.position, records.length)
+            except (LogRefused, BatchCorrupt, OSError):
+                return None  # the usual way gets the same error and reports it
+            if data is None or len(data) != records.length:
+                return None
+            if shared is not None:
+                shared[key] = data
+        traffic, size = core.traffic, len(data)
+        if replica_id >= 0:
+            traffic.fetches += 1
+            asked.settled_epoch = core.leader_epoch
+            if self._throttle is not None:
+                self._throttle.record(core, size)
+            traffic.replication_bytes_out += size
+            if replica_id in core.adding_replicas:
+                traffic.reassignment_bytes_out += size
+        else:
+            traffic.bytes_out += size
+        asked.told_high_watermark, asked.told_log_start_offset = high_watermark, start
+        session.move_to_end(asked)
+        return pack(
+            session.id,
+            asked.topic_id,
+            asked.partition,
+            high_watermark,
+            stable,
+            start,
+            committed,
+            data,
+        )
 
     def without_news(self, context: FetchContext, parameters: FetchParameters) -> tuple[Sequence[Any], bool]:
         """Record the progress of a follower whose fetch has arrived. Returns the partitions from the first one on of which it must
@@ -700,10 +773,7 @@ class FetchReads:
         if offset >= end or (max_bytes <= 0 and not minimum_one_batch):
             return answer
         try:
-            if self.shared is not None and replica_id >= 0 and minimum_one_batch:
-                read = self._read_shared(core, offset, max_bytes, end, self.shared)
-            else:
-                read = log.read(offset, max_bytes, end, minimum_one_batch)
+            read = log.read(offset, max_bytes, end, minimum_one_batch)
             aborted: list[AbortedOfLog] = []
             if parameters.read_committed:
                 aborted, end = log.aborted_transactions(offset, read.end_offset, aborted_max)
@@ -1043,9 +1113,14 @@ class DelayedFetch(DelayedOperation):
 
     def finish_one(self, core: Partition, asked: Any) -> None:
         """As `finish` with one partition, which has been found."""
-        reads = self._reads
+        reads, parameters = self._reads, self.parameters
         try:
-            response = self._response([(asked, reads.read_one(core, asked, self.parameters))])
+            response = None
+            if parameters.pack is not None:
+                response = reads.packed(parameters.pack, self.context, parameters, core, asked)
+                self.cost_us = ANSWER_US + PARTITION_US
+            if response is None:
+                response = self._response([(asked, reads.read_one(core, asked, parameters))])
         except Exception as error:
             self.answer.fail(error)
         else:

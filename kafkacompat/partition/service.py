@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from kafkacompat.wire.errors import ErrorCode
     from kafkacompat.wire.messages.fetch_response import PartitionData
 
+Pack: TypeAlias = Callable[..., Any]
+"""Takes the values of wire.plain_fetch.packed_response, and returns what stands for a FetchResponse."""
+
 
 @dataclass(slots=True)
 class ProduceResult:
@@ -96,6 +99,8 @@ class FetchParameters:
     may be read."""
     tiered: list[TieredPartitionFetch] | None = None
     """What the fetch wants of the remote storage. None if it is nothing."""
+    pack: Pack | None = None
+    """Encodes the usual response to a fetch that has waited. None if it is to be a FetchResponse."""
     untold: Sequence[tuple[Any, Any]] | None = None
     """The Partition and the request for each of which a follower has all records, but not the newest high watermark."""
 

@@ -53,6 +53,9 @@ LENGTH_BYTES = 2
 COPIED_MAX = 1024
 """Bytes of records that are not a part of their own."""
 IN_TWO_BYTES = 1 << 14
+PACKED_MAX = IN_TWO_BYTES - 2
+"""Bytes of records of which the length takes two bytes at most."""
+SHORT_LENGTH, LENGTH = Layout(">B"), Layout(">BB")
 
 _no_directory = FetchPartition().replica_directory_id
 _no_high_watermark = FetchPartition().high_watermark
@@ -120,6 +123,43 @@ def request_encoder(general: RequestEncoder) -> RequestEncoder:
         general(message, out)
 
     return encode
+
+
+def packed_response(
+    session_id: int,
+    topic_id: bytes,
+    partition: int,
+    high_watermark: int,
+    last_stable_offset: int,
+    log_start_offset: int,
+    names_aborted: bool,
+    records: bytes,
+) -> bytes:
+    """A response with up to PACKED_MAX bytes of records of one partition, and no error. `names_aborted`: it says that there are no
+    aborted transactions among them."""
+    length = len(records) + 1
+    return b"".join(
+        (
+            ANSWERS_ONE.pack(
+                0,
+                0,
+                session_id,
+                ONE,
+                topic_id,
+                ONE,
+                partition,
+                0,
+                high_watermark,
+                last_stable_offset,
+                log_start_offset,
+                names_aborted,
+                -1,
+            ),
+            SHORT_LENGTH.pack(length) if length < 128 else LENGTH.pack(length & 127 | 128, length >> 7),
+            records,
+            NO_TAGS,
+        )
+    )
 
 
 def response_parts_encoder(general: ResponseEncoder) -> ResponseEncoder:

@@ -13,7 +13,7 @@ from kafkacompat.api._tests.kit import Api, pauseless
 from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.api.meters import RequestMeters
 from kafkacompat.ids import TopicPartition
-from kafkacompat.partition._tests.kit import topic_image
+from kafkacompat.partition._tests.kit import partition_image, topic_image
 from kafkacompat.partition.traffic import TopicTraffic
 from kafkacompat.ports.dispatcher import Pending
 from kafkacompat.wire.codec import encode
@@ -34,7 +34,7 @@ Step = Any
 
 
 def world(is_plain: bool) -> Api:
-    api = Api(topic_image("t", PARTITIONS))
+    api = Api(topic_image("t", {0: partition_image(), 1: partition_image(replicas=(1, 2, 3))}))
     api.dispatcher = ApiDispatcher(api.node, pauseless(api.world.time), meters=RequestMeters())
     for version in VERSIONS:
         route = api.dispatcher._route(1, version)
@@ -68,7 +68,15 @@ class Consumer:
         self.epoch = 0 if answer.error_code or not answer.session_id else self.epoch + 1
         self.session = answer.session_id
 
-    def send(
+    def send(self, version: int, *words: Any) -> None:
+        self.begin(version, *words)
+        if self.waits is not None:
+            self.api.world.produce("t", 1)
+            self.api.world.time.advance(WAIT_MS)
+            reply, self.waits = self.waits.reply.result(), None
+            self.take(version, reply)
+
+    def begin(
         self,
         version: int,
         partitions: list[tuple[int, int, int, int, int]],
@@ -102,10 +110,9 @@ class Consumer:
             fields["forgotten_topics_data"] = [ForgottenTopic(topic="t", topic_id=topic_id, partitions=[0])]
         reply = self.api.raw(self.api.frame(FetchRequest(**fields), version))
         if isinstance(reply, Pending):
-            self.api.world.produce("t", 1)
-            self.api.world.time.advance(WAIT_MS)
-            reply = reply.reply.result()
-        self.take(version, reply)
+            self.waits = reply
+        else:
+            self.take(version, reply)
 
     def state(self) -> Any:
         world, sessions = self.api.world, self.api.world.sessions
@@ -120,6 +127,16 @@ class Consumer:
             ],
             [(name, meter.requests, list(meter.errors)) for name, meter in sorted(meters.kinds.items())],
         )
+
+
+class CountedReads:
+    def __init__(self, try_read: Any) -> None:
+        self.try_read = try_read
+        self.count = 0
+
+    def __call__(self, position: int, length: int) -> Any:
+        self.count += 1
+        return self.try_read(position, length)
 
 
 def vars_of(each: Any) -> Any:
@@ -213,10 +230,45 @@ def test_what_a_follower_mostly_sends_is_plain(version: int, names_one: bool) ->
     api = world(True)
     api.dispatcher._route(1, version).decode = None  # type: ignore[assignment]
     follower = Consumer(api)
-    partitions = [(0, 0, 0, -1, 1 << 20)] if names_one else []
+    partitions = [(1, 0, 0, -1, 1 << 20)] if names_one else []
     state = ReplicaState(replica_id=2, replica_epoch=1)
     follower.send(version, partitions, True, False, 0, 1, 1 << 20, 0, {"replica_state": state})
     assert follower.epoch == 1
     meters = api.dispatcher._meters
     assert meters is not None
     assert meters.kinds["FetchFollower"].requests == 1
+
+
+@pytest.mark.parametrize("is_follower", [True, False])
+def test_what_one_partition_ends_is_packed(is_follower: bool) -> None:
+    """Both followers of a partition share what is read for the first."""
+    seen = []
+    for is_plain in (True, False):
+        api = world(is_plain)
+        index = 1 if is_follower else 0
+        states = (
+            [ReplicaState(replica_id=each, replica_epoch=1) for each in (2, 3)] if is_follower else [None]
+        )
+        readers = []
+        for state in states:
+            reader = Consumer(api)
+            other = {"replica_state": state}
+            for wait_ms in (0, WAIT_MS):
+                partitions = [] if wait_ms else [(index, 0, 0, -1, 1 << 20)]
+                body = {"partitions": partitions, "wait_ms": wait_ms, "other": other}
+                reader.begin(17, is_known=True, is_lost=False, least=1, most=1 << 20, isolation=1, **body)
+            assert reader.waits is not None
+            readers.append(reader)
+        if is_plain:
+            for version in VERSIONS:
+                api.dispatcher._route(1, version).encode_in_parts = None  # type: ignore[assignment]
+        file = api.world.log("t", index).segments[-1].file
+        reads = file.try_read = CountedReads(file.try_read)
+        api.world.produce("t", index)
+        for reader in readers:
+            assert reader.waits is not None
+            reader.take(17, reader.waits.reply.result())
+        if is_plain:
+            assert reads.count == 1
+        seen.append(([reader.seen for reader in readers], readers[0].state()))
+    assert seen[0] == seen[1]
