@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from kafkacompat.api.access import RightToTopics, access_of
 from kafkacompat.api.handler import Handler
 from kafkacompat.api.pieces import COMMITTED_PIECE, in_pieces, named_by, named_in, with_refused
-from kafkacompat.group.service import commit_refusal
+from kafkacompat.api.plain_commits import FIRST_VERSION_WITH_TOPIC_IDS, parse_plain
+from kafkacompat.group.service import PlainCommit, commit_refusal
 from kafkacompat.security.acl import AclOperation
-from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.errors import NONE, ErrorCode
 from kafkacompat.wire.messages.offset_commit_request import OffsetCommitRequest, OffsetCommitRequestTopic
 from kafkacompat.wire.messages.offset_commit_response import (
     OffsetCommitResponse,
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
 
-FIRST_VERSION_WITH_TOPIC_IDS = 10
 Refused: TypeAlias = "dict[tuple[str, bytes], OffsetCommitResponseTopic]"
 """By topic name and id."""
 
@@ -91,8 +91,39 @@ def _refusal(
     )
 
 
-def _error_response(request: OffsetCommitRequest, code: ErrorCode, version: int) -> OffsetCommitResponse:
+def handle(
+    node: Node, context: RequestContext, request: OffsetCommitRequest | PlainCommit
+) -> OffsetCommitResponse | Awaitable[Any]:
+    if not isinstance(request, PlainCommit):
+        return offset_commit(node, context, request)
+    answer = node.groups.plain_commit(request) if request.answer is None else request.answer
+    if isinstance(answer, Exception):
+        raise answer
+    return answer.then(lambda code: _error_response(request, code, context.api_version))
+
+
+def answer_plain(node: Node, request: PlainCommit) -> tuple[bytes, int] | None:
+    try:
+        request.answer = answer = node.groups.plain_commit(request)
+        if answer.done and answer.result() is NONE:
+            return request.shape.reply, len(request.offsets)
+    except Exception as error:
+        request.answer = error
+    return None
+
+
+def _error_response(
+    request: OffsetCommitRequest | PlainCommit, code: ErrorCode, version: int
+) -> OffsetCommitResponse:
+    if isinstance(request, PlainCommit):
+        request = request.shape.request
     return named_by(commit_refusal(request, code), version >= FIRST_VERSION_WITH_TOPIC_IDS)
 
 
-HANDLER = Handler(function=offset_commit, error_response=_error_response, asks_coordinators=True)
+HANDLER = Handler(
+    function=handle,
+    error_response=_error_response,
+    asks_coordinators=True,
+    parse_plain=parse_plain,
+    answer_plain=answer_plain,
+)

@@ -60,6 +60,8 @@ from kafkacompat.group.modern_group import hash_topics, names_to_hash
 from kafkacompat.group.offset_metadata_manager import (
     SeenOffsets,
     commit_offsets,
+    commit_plainly,
+    places_of,
     see_offsets,
     tell_offsets,
 )
@@ -99,6 +101,7 @@ if TYPE_CHECKING:
     from kafkacompat.group.environment import Environment, GroupResult, GroupSettings
     from kafkacompat.group.network_partition_metadata_client import NetworkPartitionMetadataClient
     from kafkacompat.group.records import GroupRecord
+    from kafkacompat.group.service import CommitShape, PlainCommit
     from kafkacompat.ports import Random
     from kafkacompat.share.service import SharePersister
     from kafkacompat.tasks import Tasks, Work
@@ -187,6 +190,8 @@ class GroupCoordinator:
         self._random = of_groups.random
         self._settings = settings
         self.meters = GroupMeters(services.clock)
+        self.commit_metadata_max = settings.group.offset_metadata_max_size
+        self.commit_shapes: dict[bytes, CommitShape | int] = {}
         self._sweeps = GroupSweeps(services.clock, self.meters, tasks)
         self._shards = Shards(
             services,
@@ -446,6 +451,30 @@ class GroupCoordinator:
         except OperationRefused as refusal:
             return Deferred.of(commit_refusal(request, refusal.code))
         return or_refused(answer, lambda refusal: commit_refusal(request, refusal.code))
+
+    def plain_commit(self, commit: PlainCommit) -> Deferred[ErrorCode]:
+        shape = commit.shape
+        request, places = shape.request, shape.places
+        if places is None:
+            places = shape.places = places_of(request)
+        try:
+            shard = self._shard(request.group_id, may_be_empty=True)
+            answer = shard.write(
+                lambda now_ms: self.meters.committed(
+                    commit_plainly(
+                        machine_of(shard).offsets,
+                        request,
+                        shape.version,
+                        now_ms,
+                        places,
+                        commit.offsets,
+                        commit.leader_epochs,
+                    )
+                )
+            )
+        except OperationRefused as refusal:
+            return Deferred.of(refusal.code)
+        return or_refused(answer, lambda refusal: refusal.code)
 
     def transactional_offset_commit(
         self, request: TxnOffsetCommitRequest, context: RequestContext

@@ -19,11 +19,11 @@ from kafkacompat.coordinator.core import CoordinatorResult, OperationRefused
 from kafkacompat.group.classic.classic_group import ClassicGroup, ClassicGroupState
 from kafkacompat.group.classic.rebalance import reschedule_heartbeat
 from kafkacompat.group.environment import Environment
-from kafkacompat.group.records import GroupRecord, OffsetAndMetadata, OffsetRecord
+from kafkacompat.group.records import GroupRecord, OffsetAndMetadata, OffsetRecord, offset_key
 from kafkacompat.group.sizes import size_of_group
 from kafkacompat.ids import ZERO_UUID
 from kafkacompat.tasks import Pace
-from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.errors import NONE, ErrorCode
 from kafkacompat.wire.messages.offset_commit_response import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
@@ -111,7 +111,8 @@ class OffsetMetadataManager:
         former = partitions.get(partition)
         if former is None:
             self.count += 1
-        self._held.grow(size_of_offset(value) - size_of_offset(former))
+        if former is None or former.metadata is not value.metadata:
+            self._held.grow(size_of_offset(value) - size_of_offset(former))
         partitions[partition] = value
 
     def replay_end_transaction(self, producer_id: int, committed: bool) -> list[str]:
@@ -249,6 +250,7 @@ def _places(offsets: Offsets, group_id: str) -> Iterator[tuple[str, int]]:
 
 
 _S = ClassicGroupState
+_STABLE, _PREPARING_REBALANCE = _S.STABLE, _S.PREPARING_REBALANCE
 END_OF_TIME_MS = 2**63 - 1
 """The latest expiry time that a record can have."""
 ABSENT_GROUP_ON_COMMIT_SINCE = 9
@@ -270,18 +272,7 @@ def commit_offsets(
 ) -> CoordinatorResult[GroupRecord, OffsetCommitResponse]:
     """Raises OperationRefused for the whole request."""
     group_id = request.group_id
-    may_commit = validated(
-        manager,
-        group_id,
-        request.member_id,
-        request.group_instance_id,
-        request.generation_id_or_member_epoch,
-        api_version,
-        is_transactional=False,
-    )
-    group = manager.env.groups.get(group_id)
-    if isinstance(group, ClassicGroup) and group.state in (_S.STABLE, _S.PREPARING_REBALANCE):
-        reschedule_heartbeat(manager.env, group, group.members[request.member_id])
+    may_commit = _admitted(manager, request, api_version)
     retention_ms = request.retention_time_ms
     expire_timestamp = -1 if retention_ms == -1 else min(now_ms + retention_ms, END_OF_TIME_MS)
     limit = manager.env.settings.offset_metadata_max_size
@@ -304,6 +295,82 @@ def commit_offsets(
         topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers))
     throw_if_no_room(manager, records)
     return CoordinatorResult(tuple(records), OffsetCommitResponse(topics=topics))
+
+
+def _admitted(
+    manager: OffsetMetadataManager, request: OffsetCommitRequest, api_version: int
+) -> CommitPartitionValidator | None:
+    """`validated`, and the member's session begins anew."""
+    group_id = request.group_id
+    may_commit = validated(
+        manager,
+        group_id,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id_or_member_epoch,
+        api_version,
+        is_transactional=False,
+    )
+    group = manager.env.groups.get(group_id)
+    if isinstance(group, ClassicGroup) and (group.state is _STABLE or group.state is _PREPARING_REBALANCE):
+        reschedule_heartbeat(manager.env, group, group.members[request.member_id])
+    return may_commit
+
+
+class CommitPlace(NamedTuple):
+    """A partition of a commit, and what the record says of it each time."""
+
+    topic: str
+    topic_id: Uuid
+    partition: int
+    metadata: str
+    key: bytes
+
+
+def places_of(request: OffsetCommitRequest) -> list[CommitPlace]:
+    group_id = request.group_id
+    return [
+        CommitPlace(
+            topic.name,
+            topic.topic_id,
+            each.partition_index,
+            each.committed_metadata or "",
+            offset_key(group_id, topic.name, each.partition_index),
+        )
+        for topic in request.topics
+        for each in topic.partitions
+    ]
+
+
+def commit_plainly(
+    manager: OffsetMetadataManager,
+    request: OffsetCommitRequest,
+    api_version: int,
+    now_ms: int,
+    places: Sequence[CommitPlace],
+    offsets: Sequence[int],
+    leader_epochs: Sequence[int],
+) -> CoordinatorResult[GroupRecord, ErrorCode]:
+    """`commit_offsets` of places with short metadata, which are those of the request, and of these numbers. Raises OperationRefused
+    for the whole request."""
+    group_id = request.group_id
+    may_commit = _admitted(manager, request, api_version)
+    records: list[OffsetRecord] = []
+    for (topic, topic_id, partition, metadata, key), offset, leader_epoch in zip(
+        places, offsets, leader_epochs, strict=True
+    ):
+        if may_commit is not None:
+            may_commit(topic, topic_id, partition)
+        value = OffsetAndMetadata(
+            offset=offset,
+            leader_epoch=leader_epoch,
+            metadata=metadata,
+            commit_timestamp=now_ms,
+            topic_id=topic_id,
+        )
+        records.append(OffsetRecord(group_id, topic, partition, value, key))
+    throw_if_no_room(manager, records)
+    return CoordinatorResult(tuple(records), NONE)
 
 
 def _record_of(

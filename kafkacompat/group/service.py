@@ -17,9 +17,12 @@ from kafkacompat.wire.messages.txn_offset_commit_response import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from struct import Struct
 
     from kafkacompat.api.request_context import RequestContext
+    from kafkacompat.controller.image import MetadataImage
     from kafkacompat.deferred import Deferred
+    from kafkacompat.group.offset_metadata_manager import CommitPlace
     from kafkacompat.group.streams import heartbeat as streams_heartbeat
     from kafkacompat.wire.errors import ErrorCode
     from kafkacompat.wire.messages.alter_share_group_offsets_request import AlterShareGroupOffsetsRequest
@@ -162,9 +165,19 @@ class GroupService(Protocol):
         self, request: LeaveGroupRequest, context: RequestContext
     ) -> Deferred[LeaveGroupResponse]: ...
 
+    commit_metadata_max: int
+    """The most UTF-16 units of metadata that a commit may have for a partition (offset.metadata.max.bytes)."""
+    commit_shapes: dict[bytes, CommitShape | int]
+    """Of api/plain_commits: by the beginning of the request. A number says how many commits are decoded before the next one is
+    learned."""
+
     def offset_commit(
         self, request: OffsetCommitRequest, context: RequestContext
     ) -> Deferred[OffsetCommitResponse]: ...
+
+    def plain_commit(self, commit: PlainCommit) -> Deferred[ErrorCode]:
+        """`offset_commit` of a shape whose topics exist. The error, or NONE, is that of all its partitions."""
+        ...
 
     def offset_fetch(
         self, request: OffsetFetchRequest, context: RequestContext
@@ -223,6 +236,59 @@ class GroupService(Protocol):
 
 
 # --- refusals
+
+
+class CommitShape:
+    """What is the same in all commits of a member with the same partitions."""
+
+    __slots__ = (
+        "between",
+        "image",
+        "is_of_use",
+        "layout",
+        "places",
+        "reply",
+        "request",
+        "size",
+        "version",
+    )
+
+    def __init__(
+        self,
+        request: OffsetCommitRequest,
+        version: int,
+        layout: Struct,
+        between: tuple[bytes, ...],
+        reply: bytes,
+    ) -> None:
+        self.request = request
+        """With a name and an id of each topic. The numbers of its partitions mean nothing."""
+        self.version = version
+        self.layout = layout
+        """Of the request: bytes, then an offset and a leader epoch for each partition, each pair followed by bytes."""
+        self.size = layout.size
+        self.between = between
+        """These bytes."""
+        self.reply = reply
+        """The encoded response without errors."""
+        self.is_of_use = False
+        self.image: MetadataImage | None = None
+        """The latest one that had all partitions."""
+        self.places: list[CommitPlace] | None = None
+        """The partitions in order. The group coordinator puts them here, and they are dropped when the topics change."""
+
+
+class PlainCommit:
+    """A commit of a known shape."""
+
+    __slots__ = ("answer", "leader_epochs", "offsets", "shape")
+
+    def __init__(self, shape: CommitShape, offsets: tuple[int, ...], leader_epochs: tuple[int, ...]) -> None:
+        self.shape = shape
+        self.offsets = offsets
+        self.leader_epochs = leader_epochs
+        self.answer: Deferred[ErrorCode] | Exception | None = None
+        """What came of it, if it was tried."""
 
 
 def commit_refusal(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitResponse:
