@@ -14,7 +14,7 @@ import statistics
 import subprocess
 import sys
 import sysconfig
-from contextlib import ExitStack
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 
@@ -49,6 +49,7 @@ def main() -> None:
         "--readme", type=Path, help="with --document: a page whose marked part takes the first table"
     )
     arguments = parser.parse_args()
+    commit = measured_commit()
     known: tuple[warm.WarmLoad | Scenario, ...] = (*warm.LOADS, *tiers.LOADS, *SCENARIOS)
     chosen = [each for each in known if arguments.only in each.name]
     if arguments.list:
@@ -57,8 +58,7 @@ def main() -> None:
     arguments.output.mkdir(parents=True, exist_ok=True)
     kept = arguments.output / "results.json"
     results: Results = json.loads(kept.read_text("utf-8")) if arguments.resume and kept.exists() else {}
-    with ExitStack() as stack:
-        brokers = warm.WarmBrokers(stack)
+    with closing(warm.WarmBrokers()) as brokers:
         for scenario in chosen:
             if scenario.name in results:
                 continue
@@ -71,7 +71,7 @@ def main() -> None:
                     say(f"failed: {error}")
                     continue
             else:
-                stack.close()  # nothing else runs beside a load
+                brokers.close()  # nothing else runs beside a load
                 figures = measured(scenario, arguments.rounds)
             results[scenario.name] = figures
             kept.write_text(json.dumps(results, indent=1), encoding="utf-8")
@@ -85,7 +85,8 @@ def main() -> None:
     print(written("", sections_of(found)))
     plot(found, arguments.output / "performance.png")
     if arguments.document:
-        note = f"{datetime.date.today()}, {machine()}; medians of {arguments.rounds} rounds, brokers in turn."
+        code = f", kafkacompat at {commit}" if commit else ""
+        note = f"{datetime.date.today()}, {machine()}{code}; medians of {arguments.rounds} rounds, brokers in turn."
         if arguments.only:
             note = f'Loads with "{arguments.only}" in their name: {note}'
         standing = update_document(found, arguments.document, note, whole=not arguments.only)
@@ -122,6 +123,15 @@ def machine() -> str:
         f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()} "
         f"({interpreter()}), {java}, Apache Kafka {KAFKA_VERSION}"
     )
+
+
+def measured_commit(folder: Path = Path(__file__).parent) -> str:
+    """The commit of the code, which "-dirty" follows if files differ from it. Empty if there is no repository."""
+    command = ["git", "describe", "--always", "--dirty"]
+    with suppress(OSError):
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
+        return done.stdout.strip() if done.returncode == 0 else ""
+    return ""
 
 
 def interpreter() -> str:

@@ -17,7 +17,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-from benchmarks.raw import raw_fetch, raw_paced, raw_produce
+from benchmarks.raw import raw_exchanges, raw_fetch, raw_paced, raw_produce
 from benchmarks.transaction_loads import committed_latency, librdkafka_transactions, raw_transactions
 
 DEADLINE_S = 120.0
@@ -309,6 +309,7 @@ WORKS = {
     "raw_produce": with_payload(raw_produce),
     "raw_paced": with_payload(raw_paced),
     "raw_fetch": with_payload(raw_fetch),
+    "raw_exchanges": raw_exchanges,
     "produce": produce,
     "consume": consume,
     "requests": requests,

@@ -60,11 +60,12 @@ class AnyMember(Protocol):
 
 
 class Member:
-    __slots__ = ("epoch", "group_id", "member_id", "owned", "told")
+    __slots__ = ("epoch", "group_id", "member_id", "owned", "told", "topic")
 
-    def __init__(self, member_id: str, group_id: str = GROUP) -> None:
+    def __init__(self, member_id: str, group_id: str = GROUP, topic: str = TOPIC) -> None:
         self.member_id = member_id
         self.group_id = group_id
+        self.topic = topic
         self.epoch = 0
         self.owned: dict[bytes, list[int]] = {}
         self.told = False
@@ -82,7 +83,7 @@ class Member:
             member_id=self.member_id,
             member_epoch=self.epoch,
             rebalance_timeout_ms=60_000 if joins else -1,
-            subscribed_topic_names=[TOPIC] if joins else None,
+            subscribed_topic_names=[self.topic] if joins else None,
             topic_partitions=[] if joins else None if self.told else owned,
         )
         self.told = True
@@ -112,6 +113,10 @@ class Fleet:
         self.partitions = partitions
         self.members: list[Any] = []
         self._member, self._heartbeat, self._response = member, heartbeat, response
+
+    def close(self) -> None:
+        for connection in self.connections:
+            connection.close()
 
     def add(self, count: int) -> None:
         first = len(self.members)

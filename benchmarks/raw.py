@@ -8,10 +8,14 @@ Counts and deadlines limit it.
 
 from __future__ import annotations
 
+import itertools
+import json
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import crc32c
@@ -74,10 +78,14 @@ def fetch_frame(topic: str, offset: int, max_bytes: int) -> bytes:
 class Stream:
     """A connection that reads complete responses and returns their bodies."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, authority: str | None = None) -> None:
+        """`authority`: the file with the certificate that a broker with TLS is known by."""
         host, port = bootstrap.split(":")
         self.socket = socket.create_connection((host, int(port)), timeout=TIMEOUT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if authority is not None:
+            context = ssl.create_default_context(cafile=authority)
+            self.socket = context.wrap_socket(self.socket, server_hostname=host)
         self._buffer = bytearray(RECEIVE_BYTES)
         self._start = self._end = 0
 
@@ -139,7 +147,7 @@ def raw_produce(job: dict[str, Any]) -> dict[str, float]:
     topic, count, in_flight = job["topic"], job["requests"], job["in_flight"]
     partitions = range(job.get("partitions", 1))
     request = produce_frame(topic, partitions, -1 if job["acks"] == "all" else int(job["acks"]), batch)
-    stream = Stream(job["bootstrap"])
+    stream = Stream(job["bootstrap"], job.get("authority"))
     sent = received = 0
     began_s = time.time()
     started = time.perf_counter()
@@ -206,3 +214,26 @@ def raw_fetch(job: dict[str, Any]) -> dict[str, float]:
         "requests_per_s": job["requests"] / took,
         "megabytes": received / 1e6,
     }
+
+
+def raw_exchanges(job: dict[str, Any]) -> dict[str, float]:
+    """Send `requests` of those in the file `exchanges` over one connection, one after the other and again from the first,
+    `in_flight` at a time. Each must get the response that the file has."""
+    exchanges = [
+        (bytes.fromhex(request), bytes.fromhex(reply))
+        for request, reply in json.loads(Path(job["exchanges"]).read_text("utf-8"))
+    ]
+    stream = Stream(job["bootstrap"])
+    count, in_flight = job["requests"], job["in_flight"]
+    to_send, expected = (itertools.cycle(each) for each in zip(*exchanges, strict=True))
+    sent = 0
+    started = time.perf_counter()
+    for received in range(count):
+        while sent < count and sent - received < in_flight:
+            stream.send(next(to_send))
+            sent += 1
+        due = next(expected)
+        reply = stream.reply(keep=RECEIVE_BYTES)
+        if reply != due:
+            raise RuntimeError(f"the response is {reply.hex()} and no longer {due.hex()}")
+    return {"requests_per_s": count / (time.perf_counter() - started)}

@@ -20,11 +20,13 @@ from typing import NamedTuple
 import psutil
 from confluent_kafka.admin import AdminClient
 
+from benchmarks import group_requests
 from benchmarks.client import warm_memory
 from benchmarks.cluster import running_cluster
 from benchmarks.measure import KINDS, TOPIC_TIMEOUT_S, cpu_of, create_topic, run_client, running
 from benchmarks.raw import LZ4
 from benchmarks.report import BASE, WARM
+from benchmarks.tls import Secured, secured
 from interop_tests.harness.kafka_jvm import kafka_java
 
 Figures = dict[str, float]
@@ -33,7 +35,7 @@ TOOL_JVM = ("-Xms256m", "-Xmx512m")
 TOOL_TIMEOUT_S = 200.0
 SETTLED = 0.05
 """Two rounds whose CPU differs by less than this fraction are those of a warm broker."""
-UNMEASURED_AT_LEAST_S = 15.0
+UNMEASURED_AT_LEAST_S = 12.0
 FIRST_UNMEASURED_AT_LEAST_S = 60.0
 """Of load on each broker before the first load is measured. A JVM compiles for that long, and two rounds in a row may be
 alike before."""
@@ -56,12 +58,31 @@ class Side(NamedTuple):
     pids: tuple[int, ...]
     store: Path | None = None
     """The folder of its tier."""
+    secured: Secured | None = None
+    """The listener with TLS that the clients of the loads use."""
+
+    @property
+    def java_words(self) -> list[str]:
+        """Where and how Kafka's programs connect."""
+        if self.secured is None:
+            return ["--bootstrap-server", self.bootstrap]
+        file = self.root / "client.properties"
+        settings = {"security.protocol": "SSL"} | self.secured.stores.settings(None)
+        file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()), encoding="utf-8")
+        return ["--bootstrap-server", self.secured.job["bootstrap"], "--command-config", str(file)]
 
 
 @contextmanager
 def up_single(kind: str) -> Iterator[Side]:
-    with running(kind) as broker:
+    with running(kind, group_requests.SETTINGS) as broker:
         yield Side(kind, broker.bootstrap, broker.root, (broker.pid,))
+
+
+@contextmanager
+def up_secured(kind: str) -> Iterator[Side]:
+    with secured(kind, use_rsa=False) as found:
+        broker = found.broker
+        yield Side(kind, broker.bootstrap, broker.root, (broker.pid,), secured=found)
 
 
 @contextmanager
@@ -89,12 +110,14 @@ class WarmLoad:
     clients: int = 1
     nodes: int = 1
     up: Callable[[str], AbstractContextManager[Side]] = up_single
-    """Starts the brokers of one kind. Loads with the same `up` share them."""
+    """Starts the brokers of one kind. Loads with the same `up` share them, and follow one another."""
     fill: Callable[[Side, WarmLoad, str], object] | None = None
-    """Writes what a load reads that only reads."""
+    """Makes what a load needs to be there: what it reads, or the members of its groups."""
     before: Callable[[Side, WarmLoad, str], object] | None = None
     """The beginning of each round that is not measured."""
     family: str = WARM
+    unit: str = "record"
+    """What the figures of CPU are told of."""
 
     @property
     def name(self) -> str:
@@ -108,7 +131,7 @@ def produced_by_java(side: Side, load: WarmLoad, topic: str) -> Figures:
         words += ["--payload-file", str(lines_of(load.size, side.root))]
     else:
         words += ["--record-size", str(load.size)]
-    words += ["--bootstrap-server", side.bootstrap, "--command-property", f"acks={load.acks}"]
+    words += [*side.java_words, "--command-property", f"acks={load.acks}"]
     words += [f"compression.type={load.compression}", *load.producer]
     said = tool("ProducerPerformance", words)
     last = re.search(
@@ -124,7 +147,7 @@ def produced_by_java(side: Side, load: WarmLoad, topic: str) -> Figures:
 
 def consumed_by_java(side: Side, load: WarmLoad, topic: str) -> Figures:
     """ConsumerPerformance reads what is in the topic."""
-    words = ["--bootstrap-server", side.bootstrap, "--topic", topic, "--num-records", str(load.records)]
+    words = [*side.java_words, "--topic", topic, "--num-records", str(load.records)]
     words += ["--group", f"bench-{time.monotonic_ns()}", "--timeout", "30000"]
     heading, row = (re.split(r",\s*", line) for line in tool("ConsumerPerformance", words).splitlines()[-2:])
     told = dict(zip((word.strip() for word in heading), row, strict=True))
@@ -135,7 +158,7 @@ def consumed_by_java(side: Side, load: WarmLoad, topic: str) -> Figures:
 
 def both_by_java(side: Side, load: WarmLoad, topic: str) -> Figures:
     """ConsumerPerformance reads while ProducerPerformance writes."""
-    words = ["--bootstrap-server", side.bootstrap, "--topic", topic, "--num-records", str(load.records)]
+    words = [*side.java_words, "--topic", topic, "--num-records", str(load.records)]
     words += ["--timeout", "30000"]
     with subprocess.Popen(
         tool_command("ConsumerPerformance", words),
@@ -159,11 +182,19 @@ def produced_by_librdkafka(side: Side, load: WarmLoad, topic: str) -> Figures:
     }
 
 
+def consumed_by_librdkafka(side: Side, load: WarmLoad, topic: str) -> Figures:
+    """A consumer of librdkafka reads what is in the topic."""
+    job = {"topic": topic, "count": load.records, "partitions": load.partitions}
+    return {"MB/s": run_client(side, work="consume", **job)["mb_per_s"]}
+
+
 def encoded_once(side: Side, load: WarmLoad, topic: str, *, batch_bytes: int, in_flight: int) -> Figures:
     """Requests that are encoded once, with a batch for each partition."""
     each = max(1, batch_bytes // load.size) * load.partitions
     job = {"topic": topic, "size": load.size, "acks": load.acks, "partitions": load.partitions}
     codec = LZ4 if load.compression == "lz4" else 0
+    if side.secured is not None:
+        job |= {"bootstrap": side.secured.job["bootstrap"], "authority": str(side.secured.stores.ca_pem)}
     made = run_client(
         side,
         work="raw_produce",
@@ -195,6 +226,23 @@ def filled(side: Side, load: WarmLoad, topic: str) -> None:
     """The equal batches that `fetched_once` reads."""
     job = {"topic": topic, "size": load.size, "acks": "all", "in_flight": 5}
     run_client(side, work="raw_produce", batch_bytes=FETCHED_BATCH_BYTES, requests=FETCHED_BATCHES, **job)
+
+
+def repeated(side: Side, load: WarmLoad, topic: str, *, in_flight: int) -> Figures:
+    """The requests that were kept when the load began."""
+    told = run_client(
+        side,
+        work="raw_exchanges",
+        exchanges=str(group_requests.exchanges_file(side, topic)),
+        requests=load.records,
+        in_flight=in_flight,
+    )
+    return {"requests/s": told["requests_per_s"]}
+
+
+def kept(make: Callable[[Side, str], None]) -> Callable[[Side, WarmLoad, str], None]:
+    """What `repeated` repeats."""
+    return lambda side, _load, topic: make(side, topic)
 
 
 def there_and_back(side: Side, load: WarmLoad, topic: str) -> Figures:
@@ -258,8 +306,6 @@ def _loads() -> Iterator[WarmLoad]:
         acks="1",
         producer=("batch.size=65536",),
     )
-    yield replace(PLAIN, title=f"{BASE}, 3 nodes", nodes=3, up=up_cluster, records=100_000)
-    yield replace(PLAIN, title=f"{BASE}, 3 nodes, 5,000 records/s", nodes=3, up=up_cluster, **PACED)
     for clients in (1, 10, 200):
         yield replace(
             PLAIN,
@@ -270,19 +316,21 @@ def _loads() -> Iterator[WarmLoad]:
     reading = replace(PLAIN, run=consumed_by_java, fill=produced_by_java)
     yield replace(reading, title="Java consumer, 1 kB")
     yield replace(reading, title="Java consumer, 100 B", size=100, records=2_000_000)
-    yield replace(PLAIN, title="Java producer and consumer at once, 1 kB", run=both_by_java, records=200_000)
-    for nodes, rate in ((1, 1_000), (3, 500)):
+    for codec in ("lz4", "zstd"):
         yield replace(
-            PLAIN,
-            title=f"end to end, 200 B, {rate:,} records/s, {nodes} node{'s' if nodes > 1 else ''}",
-            run=there_and_back,
-            size=200,
-            partitions=1,
-            rate=rate,
-            records=rate * FIXED_RATE_S,
-            nodes=nodes,
-            up=up_single if nodes == 1 else up_cluster,
+            reading,
+            title=f"Java consumer, 1 kB, compressible, {codec}",
+            compression=codec,
+            is_compressible=True,
         )
+    by_librdkafka = replace(reading, run=consumed_by_librdkafka)
+    yield replace(by_librdkafka, title="librdkafka consumer, 1 kB")
+    yield replace(by_librdkafka, title="librdkafka consumer, 100 B", size=100, records=2_000_000)
+    yield replace(PLAIN, title="Java producer and consumer at once, 1 kB", run=both_by_java, records=200_000)
+    talk = replace(PLAIN, run=there_and_back, size=200, partitions=1)
+    yield replace(
+        talk, title="end to end, 200 B, 1,000 records/s, 1 node", rate=1_000, records=1_000 * FIXED_RATE_S
+    )
     once = {"run": partial(encoded_once, batch_bytes=16_000, in_flight=5)}
     yield replace(PLAIN, title="encoded once, 12 batches of 16 kB", records=1_536_000, **once)
     yield replace(
@@ -306,24 +354,95 @@ def _loads() -> Iterator[WarmLoad]:
             partitions=1,
             records=30_000,
         )
+    yield from _group_loads()
+    yield from _secured_loads()
+    yield from _cluster_loads()
+
+
+def _group_loads() -> Iterator[WarmLoad]:
+    asking = replace(PLAIN, unit="request", size=0)
+    members = f"{group_requests.MEMBERS * group_requests.GROUPS} members"
+    for protocol, joined, in_flight in (
+        ("classic", group_requests.classic_heartbeats, 5),
+        ("consumer", group_requests.consumer_heartbeats, 1),
+        ("consumer", group_requests.consumer_heartbeats, 5),
+    ):
+        yield replace(
+            asking,
+            title=f"heartbeats of {protocol} groups, {members}, {in_flight} in flight",
+            run=partial(repeated, in_flight=in_flight),
+            fill=kept(joined),
+            partitions=group_requests.PARTITIONS,
+            records=60_000,
+        )
+    for partitions, in_flight in ((1, 1), (1, 5), (10, 5)):
+        yield replace(
+            asking,
+            title=f"commits of {partitions} partition{'s' if partitions > 1 else ''}, {in_flight} in flight",
+            run=partial(repeated, in_flight=in_flight),
+            fill=kept(partial(group_requests.commits, partitions=partitions)),
+            partitions=partitions,
+            records=20_000,
+        )
+
+
+def _secured_loads() -> Iterator[WarmLoad]:
+    plain = replace(PLAIN, up=up_secured)
+    yield replace(plain, title=f"{BASE}, TLS")
+    yield replace(plain, title="Java consumer, 1 kB, TLS", run=consumed_by_java, fill=produced_by_java)
+    yield replace(
+        plain,
+        title="encoded once, one record of 100 B, 1 in flight, TLS",
+        run=partial(encoded_once, batch_bytes=0, in_flight=1),
+        size=100,
+        partitions=1,
+        records=30_000,
+    )
+
+
+def _cluster_loads() -> Iterator[WarmLoad]:
+    plain = replace(PLAIN, nodes=3, up=up_cluster)
+    yield replace(plain, title=f"{BASE}, 3 nodes", records=100_000)
+    yield replace(plain, title=f"{BASE}, 3 nodes, 5,000 records/s", **PACED)
+    yield replace(plain, title="Java consumer, 1 kB, 3 nodes", run=consumed_by_java, fill=produced_by_java)
+    yield replace(
+        plain,
+        title="end to end, 200 B, 500 records/s, 3 nodes",
+        run=there_and_back,
+        size=200,
+        partitions=1,
+        rate=500,
+        records=500 * FIXED_RATE_S,
+    )
 
 
 LOADS = tuple(_loads())
 
 
 class WarmBrokers:
-    """Both brokers, up for all loads that share them. They start with the first load that needs them."""
+    """Both brokers, up for all loads that share them, and only these. They start with the first load that needs them."""
 
-    def __init__(self, stack: ExitStack) -> None:
-        self._stack = stack
-        self._sides: dict[object, dict[str, Side]] = {}
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._up: object = None
+        self._sides: dict[str, Side] = {}
 
     def of(self, load: WarmLoad) -> tuple[dict[str, Side], float]:
         """By kind, and the seconds of load before the next one is measured."""
-        if load.up in self._sides:
-            return self._sides[load.up], UNMEASURED_AT_LEAST_S
-        self._sides[load.up] = {kind: self._stack.enter_context(load.up(kind)) for kind in KINDS}
-        return self._sides[load.up], FIRST_UNMEASURED_AT_LEAST_S
+        if load.up is self._up:
+            return self._sides, UNMEASURED_AT_LEAST_S
+        self.close()
+        try:
+            self._sides = {kind: self._stack.enter_context(load.up(kind)) for kind in KINDS}
+        except BaseException:
+            self.close()
+            raise
+        self._up = load.up
+        return self._sides, FIRST_UNMEASURED_AT_LEAST_S
+
+    def close(self) -> None:
+        self._up = None
+        self._stack.close()
 
 
 def measured(
@@ -358,7 +477,7 @@ def warmed_up(load: WarmLoad, side: Side, topic: str, at_least_s: float, say: Ca
     began_s = time.monotonic()
     while (spent_s := time.monotonic() - began_s) < UNMEASURED_AT_MOST_S:
         say(f"unmeasured, {side.kind}, after {spent_s:.0f} s")
-        used = one_round(load, side, topic)["CPU us/record"]
+        used = one_round(load, side, topic)[f"CPU us/{load.unit}"]
         if spent_s >= at_least_s and abs(used - last) <= SETTLED * last:
             return
         last = used
@@ -380,9 +499,9 @@ def one_round(load: WarmLoad, side: Side, topic: str) -> Figures:
         # At saturation this is the time in the producer's own queue.
         figures = {name: value for name, value in figures.items() if not name.endswith(" ms")}
     return {
-        "CPU us/record": used_s / load.records * 1e6,
-        "user CPU us/record": user / load.records * 1e6,
-        "system CPU us/record": system / load.records * 1e6,
+        f"CPU us/{load.unit}": used_s / load.records * 1e6,
+        f"user CPU us/{load.unit}": user / load.records * 1e6,
+        f"system CPU us/{load.unit}": system / load.records * 1e6,
         **figures,
         "resident memory MB": sum(psutil.Process(pid).memory_info().rss for pid in side.pids) / 1e6,
     }

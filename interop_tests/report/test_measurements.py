@@ -3,10 +3,23 @@ others."""
 
 from __future__ import annotations
 
+import itertools
+import json
 import math
+import re
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from benchmarks import tiers, warm
+from benchmarks.__main__ import measured_commit
+from benchmarks.raw import raw_exchanges
 from benchmarks.report import (
     BEGIN,
     END,
@@ -21,6 +34,8 @@ from benchmarks.report import (
     written,
 )
 from benchmarks.scenarios import SCENARIOS
+from interop_tests.harness.broker import APACHE
+from interop_tests.harness.wire import frame
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "measurements.md"
 
@@ -133,3 +148,89 @@ def test_the_first_table_stays_until_all_of_its_loads_are_measured(tmp_path: Pat
 def test_the_first_table_names_loads_that_are_measured() -> None:
     names = {each.name for each in (*warm.LOADS, *tiers.LOADS)} | {each.name for each in SCENARIOS}
     assert {scenario for _, scenario, _, _ in FIRST_TABLE} <= names
+
+
+def test_warm_loads_of_the_same_brokers_follow_one_another() -> None:
+    for loads in (warm.LOADS, tiers.LOADS):
+        started = [up for up, _ in itertools.groupby(load.up for load in loads)]
+        assert len(started) == len(set(started))
+
+
+def test_names_of_loads_are_unique() -> None:
+    names = [each.name for each in (*warm.LOADS, *tiers.LOADS)] + [each.name for each in SCENARIOS]
+    assert len(names) == len(set(names))
+
+
+def test_only_the_brokers_of_one_kind_of_load_are_up() -> None:
+    up: list[str] = []
+
+    def of(name: str) -> Callable[[str], AbstractContextManager[warm.Side]]:
+        @contextmanager
+        def start(kind: str) -> Iterator[warm.Side]:
+            if name == "broken" and kind == APACHE:
+                raise OSError("no such program")
+            up.append(f"{name} {kind}")
+            yield warm.Side(kind, "", Path(), ())
+            up.remove(f"{name} {kind}")
+
+        return start
+
+    one, other, broken = (replace(warm.PLAIN, up=of(name)) for name in ("one", "other", "broken"))
+    with closing(warm.WarmBrokers()) as brokers:
+        sides, first_s = brokers.of(one)
+        assert brokers.of(one) == (sides, warm.UNMEASURED_AT_LEAST_S)
+        assert first_s == warm.FIRST_UNMEASURED_AT_LEAST_S
+        assert up == ["one kafkacompat", "one apache"]
+        brokers.of(other)
+        assert up == ["other kafkacompat", "other apache"]
+        with pytest.raises(OSError, match="no such program"):
+            brokers.of(broken)
+        assert up == []
+        assert brokers.of(one)[1] == warm.FIRST_UNMEASURED_AT_LEAST_S
+    assert up == []
+
+
+def test_a_repeated_request_must_get_the_response_that_was_kept(tmp_path: Path) -> None:
+    """The broker is a socket that answers with what it gets."""
+    exchanges = tmp_path / "exchanges.json"
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def echo() -> None:
+        for _ in range(2):
+            connection, _ = listening.accept()
+            with connection:
+                while said := connection.recv(1 << 16):
+                    connection.sendall(said)
+
+    threading.Thread(target=echo, daemon=True).start()
+
+    def repeat(*replies: bytes) -> dict[str, float]:
+        pairs = [
+            (frame(content).hex(), reply.hex()) for content, reply in zip((b"a", b"b"), replies, strict=True)
+        ]
+        exchanges.write_text(json.dumps(pairs), "utf-8")
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        return raw_exchanges(
+            {"bootstrap": address, "exchanges": str(exchanges), "requests": 7, "in_flight": 3}
+        )
+
+    with listening:
+        assert repeat(b"a", b"b")["requests_per_s"] > 0
+        with pytest.raises(RuntimeError, match="the response is 62 and no longer 63"):
+            repeat(b"a", b"c")
+
+
+def test_the_commit_that_is_measured_is_told(tmp_path: Path) -> None:
+    def git(*words: str) -> None:
+        own = ("-c", "user.name=a", "-c", "user.email=a@localhost")
+        subprocess.run(["git", *own, *words], cwd=tmp_path, check=True, capture_output=True, timeout=60)
+
+    assert measured_commit(tmp_path) == ""
+    git("init")
+    (tmp_path / "file").write_text("one", "utf-8")
+    git("add", ".")
+    git("commit", "-m", "one")
+    commit = measured_commit(tmp_path)
+    assert re.fullmatch("[0-9a-f]{7,}", commit)
+    (tmp_path / "file").write_text("two", "utf-8")
+    assert measured_commit(tmp_path) == f"{commit}-dirty"
