@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pkgutil
 import socket
 from collections.abc import Iterator
@@ -13,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from kafkacompat._tests.certificates import Authority
+from kafkacompat._tests.http_server import serving
 from kafkacompat.config import ConfigError
 from kafkacompat.pipeline import schemas
 from kafkacompat.pipeline._tests.registry_kit import RegistryKit, a_registry
@@ -243,6 +246,31 @@ def test_a_token_is_as_its_file_has_it_now(registry: RegistryKit, tmp_path: Path
     ) as failure:
         asked.check()
     assert "two" not in str(failure.value)
+
+
+def test_the_stores_for_a_registry_with_tls_are_as_their_files_are_now(tmp_path: Path) -> None:
+    authority, store, file = Authority(), tmp_path / "ca.pem", tmp_path / "registry.properties"
+
+    def write(one: Authority, place: Path, at_s: int) -> None:
+        place.write_text(one.pem())
+        os.utime(place, (at_s, at_s))
+        file.write_text(
+            f"schema.registry.ssl.truststore.type=PEM\nschema.registry.ssl.truststore.location={place}\n"
+        )
+
+    write(Authority("Before"), store, 1)
+    with serving(tmp_path, authority.issue()) as server:
+        server.answer = lambda asked: (200, b'["AVRO"]')
+        settings = RegistrySettings.given(server.base, str(file))
+        assert settings is not None
+        asked = SchemaRegistry(settings, 0)
+        with pytest.raises(PipelineFailed, match="certificate verify failed"):
+            asked.check()
+        write(authority, store, 2)
+        asked.check()
+        write(authority, tmp_path / "other.pem", 3)
+        store.unlink()
+        asked.check()
 
 
 def test_without_an_address_there_is_no_registry(tmp_path: Path) -> None:
