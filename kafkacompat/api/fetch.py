@@ -23,15 +23,16 @@ from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.fetch_response import FetchableTopicResponse, FetchResponse, PartitionData
 from kafkacompat.wire.plain_fetch import (
     FIRST_REQUEST_VERSION,
-    FOLLOWER_NAMES_NONE,
-    FOLLOWER_NAMES_ONE,
     FOLLOWER_NO_MORE,
     FOLLOWER_NO_TOPICS,
+    FOLLOWER_SIZES,
     NAMES_NONE,
     NAMES_ONE,
     NO_MORE,
     NO_TOPICS,
     ONE,
+    STATE,
+    STATE_TAG,
     packed_response,
 )
 
@@ -77,10 +78,14 @@ def parse_plain(node: Node, frame: memoryview, position: int, version: int) -> P
         return None
     asked: list[FetchRequestPartition] = []
     replica_id = replica_epoch = -1
-    if size == NAMES_ONE.size or size == FOLLOWER_NAMES_ONE.size:
-        layout, no_more = NAMES_ONE, NO_MORE
-        if size != NAMES_ONE.size:
-            layout, no_more = FOLLOWER_NAMES_ONE, FOLLOWER_NO_MORE
+    no_topics, no_more = NO_TOPICS, NO_MORE
+    if size in FOLLOWER_SIZES:
+        size -= STATE.size
+        tag, replica_id, replica_epoch, tags = STATE.unpack_from(frame, position + size)
+        if tag != STATE_TAG or tags:
+            return None
+        no_topics, no_more = FOLLOWER_NO_TOPICS, FOLLOWER_NO_MORE
+    if size == NAMES_ONE.size:
         (
             wait,
             least,
@@ -98,8 +103,7 @@ def parse_plain(node: Node, frame: memoryview, position: int, version: int) -> P
             log_start,
             partition_most,
             rest,
-            *state,
-        ) = layout.unpack_from(frame, position)
+        ) = NAMES_ONE.unpack_from(frame, position)
         if topics != ONE or partitions != ONE or rest != no_more:
             return None
         if leader_epoch < NO_EPOCH:
@@ -109,21 +113,14 @@ def parse_plain(node: Node, frame: memoryview, position: int, version: int) -> P
                 topic_id, None, index, offset, partition_most, leader_epoch, last_epoch, log_start
             )
         )
-    elif size == NAMES_NONE.size or size == FOLLOWER_NAMES_NONE.size:
-        layout, no_topics = NAMES_NONE, NO_TOPICS
-        if size != NAMES_NONE.size:
-            layout, no_topics = FOLLOWER_NAMES_NONE, FOLLOWER_NO_TOPICS
-        wait, least, most, isolation, session_id, session_epoch, rest, *state = layout.unpack_from(
+    elif size == NAMES_NONE.size:
+        wait, least, most, isolation, session_id, session_epoch, rest = NAMES_NONE.unpack_from(
             frame, position
         )
         if rest != no_topics:
             return None
     else:
         return None
-    if state:
-        replica_id, replica_epoch, tags = state
-        if tags:
-            return None
     if isolation != READ_UNCOMMITTED and isolation != READ_COMMITTED:
         return None
     return PlainFetch(

@@ -478,7 +478,7 @@ class FetchReads:
         high_watermark, start = log.high_watermark, log.log_start_offset
         stable = log.last_stable_offset
         if (
-            session is None
+            (session is None and context.wants_a_session)
             or parameters.throttle is not None
             or not core.is_leader
             or (epoch >= 0 and epoch != core.leader_epoch)
@@ -521,7 +521,8 @@ class FetchReads:
         traffic, size = core.traffic, len(data)
         if replica_id >= 0:
             traffic.fetches += 1
-            asked.settled_epoch = core.leader_epoch
+            if session is not None:
+                asked.settled_epoch = core.leader_epoch
             if self._throttle is not None:
                 self._throttle.record(core, size)
             traffic.replication_bytes_out += size
@@ -529,10 +530,13 @@ class FetchReads:
                 traffic.reassignment_bytes_out += size
         else:
             traffic.bytes_out += size
-        asked.told_high_watermark, asked.told_log_start_offset = high_watermark, start
-        session.move_to_end(asked)
+        if session is not None:
+            asked.told_high_watermark, asked.told_log_start_offset = high_watermark, start
+            known, key = session.partitions, asked.key
+            if len(known) > 1 and known.get(key) is asked:
+                known[key] = known.pop(key)
         return pack(
-            session.id,
+            INVALID_SESSION_ID if session is None else session.id,
             asked.topic_id,
             asked.partition,
             high_watermark,

@@ -158,14 +158,6 @@ class FetchSession:
     def eviction_key(self) -> tuple[bool, int, int]:
         return (self.privileged, len(self.partitions), self.id)
 
-    def move_to_end(self, asked: CachedPartition) -> None:
-        """It got records."""
-        known = self.partitions
-        if len(known) > 1:
-            key = asked.key
-            if known.get(key) is asked:
-                known[key] = known.pop(key)
-
     def update(
         self,
         partitions: Iterable[FetchRequestPartition],
@@ -221,12 +213,15 @@ class FetchContext:
         if session is None:
             return self._maybe_create(answers, monotonic_ms()), answers
         selected = []
+        known = session.partitions
         for pair in answers:
             asked, answer = pair
             if asked.must_tell(answer):
                 selected.append(pair)
-                if answer.records is not EMPTY_RECORDS:
-                    session.move_to_end(asked)
+                if answer.records is not EMPTY_RECORDS and len(known) > 1:
+                    key = asked.key
+                    if known.get(key) is asked:
+                        known[key] = known.pop(key)
         return session.id, selected
 
     def _maybe_create(self, pairs: Sequence[tuple[Any, Any]], now_ms: int) -> int:

@@ -375,6 +375,7 @@ class Partition:
             return False
         log = self.log
         end = leader_end = log.log_end_offset
+        high_watermark = log.high_watermark
         standing, waited_for = self.standing, self.maximal_isr()
         for replica, follower in self.followers.items():
             if follower.log_end_offset < end and (
@@ -385,7 +386,9 @@ class Partition:
                 )
             ):
                 end = follower.log_end_offset
-        if end <= log.high_watermark or not self.has_min_isr():
+                if end <= high_watermark:
+                    return False
+        if end <= high_watermark or not self.has_min_isr():
             return False
         log.set_high_watermark(end)
         return True

@@ -32,17 +32,21 @@ ONE = 2
 NAMES_NONE = Layout(">iiibii4s")
 NAMES_ONE = Layout(">iiibiiB16sBiiqiqi5s")
 """All of a plain request: wait, bounds, isolation level and session; a topic with a partition; the counts that follow."""
-FOLLOWER_NAMES_NONE = Layout(">iiibii6siqB")
-FOLLOWER_NAMES_ONE = Layout(">iiibiiB16sBiiqiqi7siqB")
+FOLLOWER_NAMES_NONE = Layout(">iiibii4s2siqB")
+FOLLOWER_NAMES_ONE = Layout(">iiibiiB16sBiiqiqi5s2siqB")
 """The same of a follower, whose id and epoch are in a tag."""
+FOLLOWER_SIZES = frozenset((FOLLOWER_NAMES_NONE.size, FOLLOWER_NAMES_ONE.size))
+STATE = Layout(">2siqB")
+"""The tag, and the number of tags within it."""
 NO_TOPICS = b"\1\1\1\0"
 """Neither topics nor forgotten ones, no rack, no tags."""
 NO_MORE = b"\0\0\1\1\0"
 """The same behind a partition, which has no tags, and neither has its topic."""
-STATE_TAG = b"\1\1\x0d"
-"""One tag, the replica's state, of so many bytes."""
-FOLLOWER_NO_TOPICS = NO_TOPICS[:-1] + STATE_TAG
-FOLLOWER_NO_MORE = NO_MORE[:-1] + STATE_TAG
+STATE_TAG = b"\1\x0d"
+"""Its number and its size."""
+FOLLOWER_NO_TOPICS = b"\1\1\1\1"
+FOLLOWER_NO_MORE = b"\0\0\1\1\1"
+"""The same with one tag."""
 
 ANSWERS_ONE = Layout(">ihiB16sBihqqqBi")
 """A plain response up to the length of the records: time, error and session; a topic with a partition."""
@@ -88,6 +92,7 @@ def request_encoder(general: RequestEncoder) -> RequestEncoder:
                     message.session_id,
                     message.session_epoch,
                     FOLLOWER_NO_TOPICS,
+                    STATE_TAG,
                     state.replica_id,
                     state.replica_epoch,
                     0,
@@ -113,6 +118,7 @@ def request_encoder(general: RequestEncoder) -> RequestEncoder:
                     one.log_start_offset,
                     one.partition_max_bytes,
                     FOLLOWER_NO_MORE,
+                    STATE_TAG,
                     state.replica_id,
                     state.replica_epoch,
                     0,

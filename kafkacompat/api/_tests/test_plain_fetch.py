@@ -239,8 +239,9 @@ def test_what_a_follower_mostly_sends_is_plain(version: int, names_one: bool) ->
     assert meters.kinds["FetchFollower"].requests == 1
 
 
-@pytest.mark.parametrize("is_follower", [True, False])
-def test_what_one_partition_ends_is_packed(is_follower: bool) -> None:
+@pytest.mark.parametrize("isolation", [0, 1])
+@pytest.mark.parametrize(("is_follower", "has_session"), [(True, True), (False, True), (False, False)])
+def test_what_one_partition_ends_is_packed(is_follower: bool, has_session: bool, isolation: int) -> None:
     """Both followers of a partition share what is read for the first."""
     seen = []
     for is_plain in (True, False):
@@ -254,9 +255,13 @@ def test_what_one_partition_ends_is_packed(is_follower: bool) -> None:
             reader = Consumer(api)
             other = {"replica_state": state}
             for wait_ms in (0, WAIT_MS):
-                partitions = [] if wait_ms else [(index, 0, 0, -1, 1 << 20)]
+                if not has_session:
+                    reader.epoch = -1
+                partitions = [] if wait_ms and has_session else [(index, 0, 0, -1, 1 << 20)]
                 body = {"partitions": partitions, "wait_ms": wait_ms, "other": other}
-                reader.begin(17, is_known=True, is_lost=False, least=1, most=1 << 20, isolation=1, **body)
+                reader.begin(
+                    17, is_known=True, is_lost=False, least=1, most=1 << 20, isolation=isolation, **body
+                )
             assert reader.waits is not None
             readers.append(reader)
         if is_plain:
