@@ -227,13 +227,14 @@ def raw_exchanges(job: dict[str, Any]) -> dict[str, float]:
     count, in_flight = job["requests"], job["in_flight"]
     to_send, expected = (itertools.cycle(each) for each in zip(*exchanges, strict=True))
     sent = 0
-    started = time.perf_counter()
-    for received in range(count):
-        while sent < count and sent - received < in_flight:
-            stream.send(next(to_send))
-            sent += 1
-        due = next(expected)
-        reply = stream.reply(keep=RECEIVE_BYTES)
-        if reply != due:
-            raise RuntimeError(f"the response is {reply.hex()} and no longer {due.hex()}")
-    return {"requests_per_s": count / (time.perf_counter() - started)}
+    with stream.socket:
+        started = time.perf_counter()
+        for received in range(count):
+            while sent < count and sent - received < in_flight:
+                stream.send(next(to_send))
+                sent += 1
+            due = next(expected)
+            reply = stream.reply(keep=RECEIVE_BYTES)
+            if reply != due:
+                raise RuntimeError(f"the response is {reply.hex()} and no longer {due.hex()}")
+        return {"requests_per_s": count / (time.perf_counter() - started)}
