@@ -14,6 +14,7 @@ from kafkacompat.api.pieces import named_by
 from kafkacompat.group.service import CommitShape, PlainCommit, commit_refusal
 from kafkacompat.wire.codec import decoder, encode
 from kafkacompat.wire.errors import NONE, WireError
+from kafkacompat.wire.layouts import layout_of
 from kafkacompat.wire.messages.offset_commit_request import OffsetCommitRequest
 
 if TYPE_CHECKING:
@@ -93,16 +94,7 @@ def shape_of(body: memoryview, version: int, metadata_max: int) -> CommitShape |
     for each in partitions:
         each.committed_offset = each.committed_leader_epoch = 0
     zeros = encode(request, version)
-    layout, start = ">", 0
-    position = 0
-    while position < len(ones):
-        if ones[position] == zeros[position]:
-            position += 1
-        else:
-            layout += f"{position - start}sqi"
-            position += NUMBERS
-            start = position
-    made = Layout(f"{layout}{len(ones) - start}s")
+    made = Layout(layout_of(zeros, ones, {NUMBERS: "qi"}))
     response = named_by(commit_refusal(request, NONE), version >= FIRST_VERSION_WITH_TOPIC_IDS)
     return CommitShape(request, version, made, made.unpack(body)[::3], encode(response, version))
 
@@ -116,5 +108,5 @@ def _has_topics(shape: CommitShape, image: MetadataImage) -> bool:
             return False
         topic.name, topic.topic_id = known.name, known.id
     shape.image = image
-    shape.places = None
+    shape.records = None
     return True

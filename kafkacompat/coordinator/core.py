@@ -72,15 +72,16 @@ class CoordinatorResult(Generic[R, T]):
 
 @dataclass(frozen=True, slots=True)
 class RecordRun:
-    """Many records that were encoded beside the requests. A run comes first among the records of its operation, and is not
-    replayed record by record: `apply` puts the state that they make in place. At least one other record follows."""
+    """Records that are encoded already. A run comes first among the records of its operation, or alone outside transactions. It
+    is not replayed record by record: `apply` puts the state that they make in place."""
 
     count: int
     size: int
     """Bytes of all keys and values."""
     body: bytes
     """The records as in a batch, with offset deltas from 0 on and without timestamp deltas."""
-    apply: Callable[[], None] | None = None
+    apply: Callable[[int], object] | None = None
+    """It gets the offset of the first record."""
 
 
 def encoded_run(encoded: Iterable[tuple[bytes, bytes | None]]) -> Generator[int, None, RecordRun]:

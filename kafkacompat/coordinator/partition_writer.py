@@ -13,7 +13,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.partition.service import ProduceResult
 from kafkacompat.ports import TransactionTerms
-from kafkacompat.records.batch import build_batch, build_plain_batch
+from kafkacompat.records.batch import build_batch, build_plain_batch, build_run_batch
 from kafkacompat.records.control import build_end_transaction_marker
 from kafkacompat.records.record import Record
 from kafkacompat.records.validate import Origin
@@ -166,18 +166,24 @@ class ShardLog:
         self, records: tuple[Any, ...], encode: Encode, now_ms: int
     ) -> tuple[ErrorCode, int, int] | None:
         """`append` of a few short records, as nearly all are. None, before any effect, if they need a closer look."""
+        first = records[0]
+        if type(first) is RecordRun:
+            return None if len(records) > 1 or first.size > SHORT_BYTES else self._append_run(first, now_ms)
         pairs = []
         left = SHORT_BYTES
         for record in records:
-            if type(record) is RecordRun:
-                return None
             key, value = pair = encode(record)
             left -= len(key) if value is None else len(key) + len(value)
             if left < 0:
                 return None
             pairs.append(pair)
-        count = len(pairs)
-        batch = build_plain_batch(pairs, now_ms, self._base_sequence)
+        return self._append_built(build_plain_batch(pairs, now_ms, self._base_sequence), len(pairs), now_ms)
+
+    def _append_run(self, run: RecordRun, now_ms: int) -> tuple[ErrorCode, int, int] | None:
+        batch = build_run_batch(run.body, run.count, now_ms, self._base_sequence)
+        return self._append_built(batch, run.count, now_ms)
+
+    def _append_built(self, batch: bytearray, count: int, now_ms: int) -> tuple[ErrorCode, int, int] | None:
         appended = self._writer.append_built(self._partition, batch, count, now_ms, self._base_sequence)
         if appended is None:
             return None
@@ -211,6 +217,9 @@ class ShardLog:
         error, last_offset = ErrorCode.MESSAGE_TOO_LARGE, -1
         if left < 0:
             pass  # the log would refuse the whole batch with this error
+        elif not entries and owner is None:
+            batch = build_run_batch(before, count, now_ms, self._base_sequence, self._compression)
+            error, last_offset = self._writer.append(self._partition, batch)
         elif owner is None:
             batch = build_batch(
                 entries, base_sequence=self._base_sequence, compression=self._compression, before=before

@@ -602,9 +602,9 @@ class Shard:
     def _replay(self, result: CoordinatorResult[Any, Any], offset: int, producer_id: int) -> None:
         for record in result.records:
             if isinstance(record, RecordRun):
-                offset += record.count
                 if record.apply is not None:
-                    record.apply()
+                    record.apply(offset)
+                offset += record.count
             else:
                 self.machine.replay(record, offset, producer_id)
                 offset += 1

@@ -58,10 +58,10 @@ from kafkacompat.group.listing import describe_all, list_all
 from kafkacompat.group.meters import GroupMeters
 from kafkacompat.group.modern_group import hash_topics, names_to_hash
 from kafkacompat.group.offset_metadata_manager import (
+    CommitRecords,
     SeenOffsets,
     commit_offsets,
     commit_plainly,
-    places_of,
     see_offsets,
     tell_offsets,
 )
@@ -454,24 +454,19 @@ class GroupCoordinator:
 
     def plain_commit(self, commit: PlainCommit) -> Deferred[ErrorCode]:
         shape = commit.shape
-        request, places = shape.request, shape.places
-        if places is None:
-            places = shape.places = places_of(request)
+        request, records = shape.request, shape.records
+        if records is None:
+            records = shape.records = CommitRecords(request)
+
+        def operation(now_ms: int) -> CoordinatorResult[GroupRecord, ErrorCode]:
+            offsets = machine_of(shard).offsets
+            numbers = commit.offsets, commit.leader_epochs
+            result = commit_plainly(offsets, request, shape.version, now_ms, records, *numbers)
+            return self.meters.committed(result, len(commit.offsets))
+
         try:
             shard = self._shard(request.group_id, may_be_empty=True)
-            answer = shard.write(
-                lambda now_ms: self.meters.committed(
-                    commit_plainly(
-                        machine_of(shard).offsets,
-                        request,
-                        shape.version,
-                        now_ms,
-                        places,
-                        commit.offsets,
-                        commit.leader_epochs,
-                    )
-                )
-            )
+            answer = shard.write(operation)
         except OperationRefused as refusal:
             return Deferred.of(refusal.code)
         return or_refused(answer, lambda refusal: refusal.code)

@@ -30,7 +30,7 @@ from kafkacompat.group.environment import (
     heartbeat_key,
 )
 from kafkacompat.group.modern_group import ModernGroup, take_up
-from kafkacompat.group.offset_metadata_manager import OffsetMetadataManager, is_gone
+from kafkacompat.group.offset_metadata_manager import OffsetMetadataManager, begin_simple_group, is_gone
 from kafkacompat.group.records import (
     ConsumerGroupRecord,
     GroupMetadataRecord,
@@ -98,14 +98,8 @@ class GroupMetadataManager:
 
     def replay(self, record: GroupRecord, offset: int, producer_id: int) -> None:
         if isinstance(record, OffsetRecord):
-            group_id = record.group_id
-            if record.value is not None and group_id not in self.groups:
-                # Commits alone create a simple group: empty, without a protocol.
-                self.groups[group_id] = ClassicGroup(
-                    group_id,
-                    current_state_timestamp_ms=record.value.commit_timestamp,
-                    memory=self.env.memory,
-                )
+            if record.value is not None:
+                begin_simple_group(self.env, record.group_id, record.value.commit_timestamp)
             self.offsets.replay(record, offset, producer_id)
         elif isinstance(record, GroupMetadataRecord):
             if record.value is None:

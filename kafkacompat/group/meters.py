@@ -33,9 +33,11 @@ class GroupMeters:
         self.streams_rebalances = Counted()
         """New epochs of streams groups."""
 
-    def committed(self, result: CoordinatorResult[R, T]) -> CoordinatorResult[R, T]:
-        """Count the offsets of a commit. Returns its argument."""
-        self._note(self.offset_commits, len(result.records))
+    def committed(
+        self, result: CoordinatorResult[R, T], number: int | None = None
+    ) -> CoordinatorResult[R, T]:
+        """Count the offsets of a commit: one for each record, or this number. Returns the result."""
+        self._note(self.offset_commits, len(result.records) if number is None else number)
         return result
 
     def deleted(self, result: CoordinatorResult[R, T]) -> CoordinatorResult[R, T]:

@@ -10,20 +10,22 @@ accepted, as in Kafka. Follows KIP-211, KIP-447 and KIP-848.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from sys import getsizeof
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkacompat.coordinator.core import CoordinatorResult, OperationRefused
+from kafkacompat.coordinator.core import CoordinatorResult, OperationRefused, RecordRun, encoded_run
 from kafkacompat.group.classic.classic_group import ClassicGroup, ClassicGroupState
 from kafkacompat.group.classic.rebalance import reschedule_heartbeat
 from kafkacompat.group.environment import Environment
-from kafkacompat.group.records import GroupRecord, OffsetAndMetadata, OffsetRecord, offset_key
+from kafkacompat.group.records import GroupRecord, OffsetAndMetadata, OffsetRecord, encode_record
 from kafkacompat.group.sizes import size_of_group
 from kafkacompat.ids import ZERO_UUID
-from kafkacompat.tasks import Pace
+from kafkacompat.tasks import Pace, at_once
 from kafkacompat.wire.errors import NONE, ErrorCode
+from kafkacompat.wire.layouts import layout_of
 from kafkacompat.wire.messages.offset_commit_response import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
@@ -105,6 +107,31 @@ class OffsetMetadataManager:
         partitions = target.setdefault(record.group_id, {}).setdefault(record.topic, {})
         self._held.grow(size_of_offset(value) - size_of_offset(partitions.get(record.partition)))
         partitions[record.partition] = value
+
+    def replay_commits(
+        self,
+        group_id: str,
+        places: Sequence[tuple[str, Uuid, int, str]],
+        offsets: Sequence[int],
+        leader_epochs: Sequence[int],
+        commit_timestamp: int,
+        record_offset: int,
+    ) -> None:
+        """`replay` of a commit of these places, outside a transaction. `record_offset`: of the first one's record."""
+        begin_simple_group(self.env, group_id, commit_timestamp)
+        for (topic, topic_id, partition, metadata), offset, leader_epoch in zip(
+            places, offsets, leader_epochs, strict=True
+        ):
+            value = OffsetAndMetadata(
+                offset=offset,
+                leader_epoch=leader_epoch,
+                metadata=metadata,
+                commit_timestamp=commit_timestamp,
+                topic_id=topic_id,
+            )
+            value.record_offset = record_offset
+            self._commit(group_id, topic, partition, value)
+            record_offset += 1
 
     def _commit(self, group_id: str, topic: str, partition: int, value: OffsetAndMetadata) -> None:
         partitions = self._committed.setdefault(group_id, {}).setdefault(topic, {})
@@ -235,6 +262,14 @@ class OffsetMetadataManager:
         return True
 
 
+def begin_simple_group(env: Environment, group_id: str, commit_timestamp: int) -> None:
+    """Commits alone create a simple group: empty, without a protocol."""
+    if group_id not in env.groups:
+        env.groups[group_id] = ClassicGroup(
+            group_id, current_state_timestamp_ms=commit_timestamp, memory=env.memory
+        )
+
+
 def size_of_offset(value: OffsetAndMetadata | None) -> int:
     """The bytes of memory that an offset takes. None takes nothing."""
     return 0 if value is None else OFFSET_BYTES + getsizeof(value.metadata)
@@ -317,29 +352,48 @@ def _admitted(
     return may_commit
 
 
-class CommitPlace(NamedTuple):
-    """A partition of a commit, and what the record says of it each time."""
+class CommitRecords:
+    """The records of commits of the same partitions with the same metadata: all but the offsets, leader epochs and times."""
 
-    topic: str
-    topic_id: Uuid
-    partition: int
-    metadata: str
-    key: bytes
+    __slots__ = ("_between", "_layout", "_size", "places")
 
+    def __init__(self, request: OffsetCommitRequest) -> None:
+        """Of the request's numbers nothing is kept."""
+        named = [(topic, each) for topic in request.topics for each in topic.partitions]
+        self.places = [
+            (topic.name, topic.topic_id, each.partition_index, each.committed_metadata or "")
+            for topic, each in named
+        ]
+        runs = []
+        for number in (0, -1):
+            pairs = []
+            for name, topic_id, partition, metadata in self.places:
+                value = OffsetAndMetadata(
+                    offset=number,
+                    leader_epoch=number,
+                    metadata=metadata,
+                    commit_timestamp=number,
+                    topic_id=topic_id,
+                )
+                pairs.append(encode_record(OffsetRecord(request.group_id, name, partition, value)))
+            runs.append(at_once(encoded_run(pairs)))
+        zeros, ones = runs
+        self._layout = struct.Struct(layout_of(zeros.body, ones.body, {12: "qi", 8: "q"}))
+        self._between = self._layout.unpack(zeros.body)
+        self._size = zeros.size
 
-def places_of(request: OffsetCommitRequest) -> list[CommitPlace]:
-    group_id = request.group_id
-    return [
-        CommitPlace(
-            topic.name,
-            topic.topic_id,
-            each.partition_index,
-            each.committed_metadata or "",
-            offset_key(group_id, topic.name, each.partition_index),
-        )
-        for topic in request.topics
-        for each in topic.partitions
-    ]
+    def run(
+        self,
+        offsets: Sequence[int],
+        leader_epochs: Sequence[int],
+        now_ms: int,
+        apply: Callable[[int], None],
+    ) -> RecordRun:
+        fields = list(self._between)
+        fields[1::5] = offsets
+        fields[2::5] = leader_epochs
+        fields[4::5] = [now_ms] * len(offsets)
+        return RecordRun(len(offsets), self._size, self._layout.pack(*fields), apply)
 
 
 def commit_plainly(
@@ -347,30 +401,30 @@ def commit_plainly(
     request: OffsetCommitRequest,
     api_version: int,
     now_ms: int,
-    places: Sequence[CommitPlace],
+    records: CommitRecords,
     offsets: Sequence[int],
     leader_epochs: Sequence[int],
 ) -> CoordinatorResult[GroupRecord, ErrorCode]:
-    """`commit_offsets` of places with short metadata, which are those of the request, and of these numbers. Raises OperationRefused
-    for the whole request."""
-    group_id = request.group_id
+    """`commit_offsets` of short metadata, which is in the records of the request, and of these numbers. Raises OperationRefused for
+    the whole request."""
     may_commit = _admitted(manager, request, api_version)
-    records: list[OffsetRecord] = []
-    for (topic, topic_id, partition, metadata, key), offset, leader_epoch in zip(
-        places, offsets, leader_epochs, strict=True
-    ):
-        if may_commit is not None:
+    if may_commit is not None:
+        for topic, topic_id, partition, _ in records.places:
             may_commit(topic, topic_id, partition)
-        value = OffsetAndMetadata(
-            offset=offset,
-            leader_epoch=leader_epoch,
-            metadata=metadata,
-            commit_timestamp=now_ms,
-            topic_id=topic_id,
+    env, group_id, places = manager.env, request.group_id, records.places
+    if not env.memory.has_room(SPARE_BYTES):
+        growth = sum(
+            [
+                OFFSET_BYTES + getsizeof(metadata) - size_of_offset(manager.get(group_id, topic, partition))
+                for topic, _, partition, metadata in places
+            ]
         )
-        records.append(OffsetRecord(group_id, topic, partition, value, key))
-    throw_if_no_room(manager, records)
-    return CoordinatorResult(tuple(records), NONE)
+        env.throw_if_no_room(growth)
+
+    def apply(record_offset: int) -> None:
+        manager.replay_commits(group_id, places, offsets, leader_epochs, now_ms, record_offset)
+
+    return CoordinatorResult((records.run(offsets, leader_epochs, now_ms, apply),), NONE)
 
 
 def _record_of(

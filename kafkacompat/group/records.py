@@ -18,7 +18,7 @@ from kafkacompat.dataclass import dataclass
 from kafkacompat.group.consumer.assignor import string_order
 from kafkacompat.group.consumer.consumer_group_member import MemberState
 from kafkacompat.group.streams.tasks_tuple import sorted_tasks
-from kafkacompat.ids import ZERO_UUID, Uuid
+from kafkacompat.ids import Uuid
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.errors import WireError
 from kafkacompat.wire.messages import consumer_group_current_member_assignment_value as consumer_current_value
@@ -755,22 +755,13 @@ class OffsetAndMetadata(OffsetCommitValue):
 class OffsetRecord:
     """A commit of one partition. `value` None is its tombstone."""
 
-    __slots__ = ("group_id", "key", "partition", "topic", "value")
+    __slots__ = ("group_id", "partition", "topic", "value")
 
-    def __init__(
-        self,
-        group_id: str,
-        topic: str,
-        partition: int,
-        value: OffsetAndMetadata | None,
-        key: bytes | None = None,
-    ) -> None:
-        """`key`: its bytes, if they are known."""
+    def __init__(self, group_id: str, topic: str, partition: int, value: OffsetAndMetadata | None) -> None:
         self.group_id = group_id
         self.topic = topic
         self.partition = partition
         self.value = value
-        self.key = key
 
 
 @dataclass(frozen=True, slots=True)
@@ -799,39 +790,18 @@ GroupRecord = (
 )
 
 
-def offset_key(group_id: str, topic: str, partition: int) -> bytes:
-    return b"\x00\x01" + encode(OffsetCommitKey(group=group_id, topic=topic, partition=partition), 0)
-
-
-_OFFSET_START = struct.Struct(">hqib")
-_OFFSET_END = struct.Struct(">qbbb16s")
-SHORT_METADATA = 100
-"""Characters whose number fits a byte if they are ASCII."""
-
-
-def _encode_offset(value: OffsetAndMetadata) -> bytes:
-    metadata, topic_id = value.metadata, value.topic_id
-    if (
-        len(metadata) <= SHORT_METADATA
-        and metadata.isascii()
-        and value.expire_timestamp < 0
-        and topic_id != ZERO_UUID
-    ):
-        # What the codec would write of nearly all commits.
-        start = _OFFSET_START.pack(4, value.offset, value.leader_epoch, len(metadata) + 1)
-        return start + metadata.encode() + _OFFSET_END.pack(value.commit_timestamp, 1, 0, 16, topic_id)
-    version = OffsetAndMetadata.MAX_VERSION
-    if value.expire_timestamp >= 0:
-        version = OFFSET_COMMIT_VERSION_WITH_EXPIRY
-    return _TYPE.pack(version) + encode(value, version)
-
-
 def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
     """Key and value bytes."""
     if isinstance(record, OffsetRecord):
+        key = OffsetCommitKey(group=record.group_id, topic=record.topic, partition=record.partition)
+        key_bytes = b"\x00\x01" + encode(key, 0)
         value = record.value
-        key = record.key or offset_key(record.group_id, record.topic, record.partition)
-        return key, None if value is None else _encode_offset(value)
+        if value is None:
+            return key_bytes, None
+        version = OffsetAndMetadata.MAX_VERSION
+        if value.expire_timestamp >= 0:
+            version = OFFSET_COMMIT_VERSION_WITH_EXPIRY
+        return key_bytes, _TYPE.pack(version) + encode(value, version)
     if isinstance(record, GroupMetadataRecord):
         key_bytes = b"\x00\x02" + encode(GroupMetadataKey(group=record.group_id), 0)
         if record.value is None:

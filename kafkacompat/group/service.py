@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.controller.image import MetadataImage
     from kafkacompat.deferred import Deferred
-    from kafkacompat.group.offset_metadata_manager import CommitPlace
+    from kafkacompat.group.offset_metadata_manager import CommitRecords
     from kafkacompat.group.streams import heartbeat as streams_heartbeat
     from kafkacompat.wire.errors import ErrorCode
     from kafkacompat.wire.messages.alter_share_group_offsets_request import AlterShareGroupOffsetsRequest
@@ -246,7 +246,7 @@ class CommitShape:
         "image",
         "is_of_use",
         "layout",
-        "places",
+        "records",
         "reply",
         "request",
         "size",
@@ -274,8 +274,8 @@ class CommitShape:
         self.is_of_use = False
         self.image: MetadataImage | None = None
         """The latest one that had all partitions."""
-        self.places: list[CommitPlace] | None = None
-        """The partitions in order. The group coordinator puts them here, and they are dropped when the topics change."""
+        self.records: CommitRecords | None = None
+        """Of such a commit. The group coordinator puts them here, and they are dropped when the topics change."""
 
 
 class PlainCommit:

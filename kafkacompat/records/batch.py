@@ -305,11 +305,21 @@ def build_plain_batch(
     pairs: Sequence[tuple[bytes, bytes | None]], timestamp_ms: int, base_sequence: int = NO_SEQUENCE
 ) -> bytearray:
     """`build_batch` of keys and values without headers, all with one timestamp. Most are short, and cost less here."""
-    batch = bytearray(HEADER_SIZE)
+    body = bytearray()
     for delta, (key, value) in enumerate(pairs):
         record = None if value is None else plain_record(delta, key, value)
-        batch += encode_records((Record(delta, 0, key, value),), 0) if record is None else record
-    count = len(pairs)
+        body += encode_records((Record(delta, 0, key, value),), 0) if record is None else record
+    return build_run_batch(body, len(pairs), timestamp_ms, base_sequence)
+
+
+def build_run_batch(
+    body: Buffer, count: int, timestamp_ms: int, base_sequence: int = NO_SEQUENCE, compression: int = 0
+) -> bytearray:
+    """A batch of encoded records with offset deltas from 0 on and without timestamp deltas."""
+    if compression:
+        body = codecs.compress(compression, bytes(body), None)
+    batch = bytearray(_NO_HEADER)
+    batch += body
     HEADER.pack_into(
         batch,
         0,
@@ -318,7 +328,7 @@ def build_plain_batch(
         -1,
         2,
         0,
-        0,
+        compression,
         count - 1,
         timestamp_ms,
         timestamp_ms,

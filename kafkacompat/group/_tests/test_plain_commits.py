@@ -15,7 +15,9 @@ from kafkacompat.coordinator._tests.clients import form_group
 from kafkacompat.group._tests.test_repeated_heartbeats import Brokers, Life
 from kafkacompat.group._tests.test_steady_heartbeats import Client
 from kafkacompat.group.group_coordinator import GroupCoordinator
+from kafkacompat.group.group_metadata_manager import machine_of
 from kafkacompat.group.service import CommitShape, PlainCommit
+from kafkacompat.memory import Memory
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.headers import parse_response_header, request_header_bytes
@@ -187,6 +189,68 @@ def test_a_log_that_refuses_is_told_of(brokers: Committers) -> None:
     assert brokers.commit(6) == [E.NONE]
     brokers.compare()
     assert brokers.plain == 3
+
+
+@pytest.mark.parametrize("codec", [0, 3])
+@pytest.mark.parametrize("is_looked_at", [True, False])
+def test_the_log_gets_the_same_in_each_of_its_ways(
+    brokers: Committers, codec: int, is_looked_at: bool
+) -> None:
+    def set_up(side: Any) -> None:
+        for shard in side.world.coordinator._shards.started():
+            shard._log._compression = codec
+        if is_looked_at:
+            side.world.partitions.append_built = lambda *_: None
+
+    brokers.each(set_up)
+    for offset in range(5):
+        assert brokers.commit(offset, {"t": [0, 2]}, metadata="m") == [E.NONE] * 2
+        brokers.compare()
+    assert brokers.plain == 3
+    brokers.each(lambda side: side.world.restart())
+    assert brokers.commit(5, {"t": [0, 2]}, metadata="m") == [E.NONE] * 2
+    brokers.compare()
+
+
+def test_the_records_tell_what_they_say(brokers: Committers) -> None:
+    """What is put in place with the append is what a load finds."""
+    for offset in range(4):
+        brokers.commit(offset, {"t": [0, 1, 2], "u": [0]}, metadata="m", group="h")
+    assert brokers.plain == 2
+
+    def offsets() -> Any:
+        (shard,) = brokers.sides[0].world.coordinator._shards
+        return {
+            topic: {partition: (value, value.record_offset) for partition, value in partitions.items()}
+            for topic, partitions in machine_of(shard).offsets.of_group("h").items()
+        }
+
+    known = offsets()
+    assert [value.offset for value, _ in known["t"].values()] == [3, 4, 5]
+    brokers.each(lambda side: side.world.restart())
+    assert offsets() == known
+
+
+def test_a_node_without_room_refuses_what_is_new(
+    brokers: Committers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learn(brokers)
+    learned = brokers.plain
+    for offset in range(2):
+        brokers.commit(offset, {"u": [0]}, group="h")
+    monkeypatch.setattr(Memory, "has_room", lambda memory, size, *_: size <= 0)
+    assert brokers.commit(5) == [E.NONE]
+    assert brokers.plain == learned + 1
+    brokers.each(lambda side: forget_offsets(side.world))
+    assert brokers.commit(6) == brokers.commit(7, {"u": [0]}, group="h") != [E.NONE]
+    assert brokers.plain == learned + 3
+    brokers.compare()
+
+
+def forget_offsets(world: Any) -> None:
+    for shard in world.coordinator._shards:
+        for _ in machine_of(shard).offsets.take_apart():
+            pass
 
 
 def test_a_failure_is_answered(brokers: Committers, monkeypatch: pytest.MonkeyPatch, faults: Any) -> None:

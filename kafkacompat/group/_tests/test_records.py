@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kafkacompat.coordinator.core import LoadFailure
 from kafkacompat.group.classic.classic_group import empty_group_record, group_metadata_record
@@ -24,9 +22,7 @@ from kafkacompat.group.records import (
     StreamsGroupRecord,
     decode_record,
     encode_record,
-    offset_key,
 )
-from kafkacompat.wire.codec import encode
 from kafkacompat.wire.messages.group_metadata_value import GroupMetadataValue, MemberMetadata
 from kafkacompat.wire.tables import GROUP_RECORDS
 
@@ -47,27 +43,6 @@ def test_a_commit_is_written_as_kafka_writes_it() -> None:
     without_id = OffsetAndMetadata(offset=1, commit_timestamp=0x1A1FBEA15CC)
     assert encode_record(OffsetRecord("facts-classic", "facts-t1", 1, without_id))[1] == TRANSACTIONAL_VALUE
     assert encode_record(OffsetRecord("facts-classic", "facts-t1", 1, None)) == (OFFSET_KEY, None)
-
-
-@given(
-    st.builds(
-        OffsetAndMetadata,
-        offset=st.integers(-(2**63), 2**63 - 1),
-        leader_epoch=st.integers(-(2**31), 2**31 - 1),
-        metadata=st.text(max_size=4)
-        | st.sampled_from(["m" * size for size in (99, 100, 101, 126, 127, 300)]),
-        commit_timestamp=st.integers(0, 2**63 - 1),
-        expire_timestamp=st.sampled_from([-1, -1, -1, 0, 9]),
-        topic_id=st.sampled_from([TOPIC_ID, bytes(16)]),
-    )
-)
-def test_a_commit_is_written_as_the_codec_writes_it(value: OffsetAndMetadata) -> None:
-    version = 4 if value.expire_timestamp < 0 else 1
-    expected = version.to_bytes(2, "big") + encode(value, version)
-    record = OffsetRecord("facts-classic", "facts-t1", 1, value)
-    assert encode_record(record) == (OFFSET_KEY, expected)
-    record.key = offset_key("facts-classic", "facts-t1", 1)
-    assert encode_record(record) == (OFFSET_KEY, expected)
 
 
 def test_a_commit_is_read_as_kafka_wrote_it() -> None:

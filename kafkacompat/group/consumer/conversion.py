@@ -363,7 +363,7 @@ def upgraded_if_prepared(
     assert group is not None
     assert run is not None
 
-    def apply() -> None:
+    def apply(_: int) -> None:
         env.groups[group.group_id] = group
         group.enter(env.subscribers)
         cancel_rebalance_timers(env, classic)
