@@ -29,20 +29,23 @@ def deleted_groups_leave_no_tombstones(patch: pytest.MonkeyPatch) -> None:
 
 def every_generation_may_commit(patch: pytest.MonkeyPatch) -> None:
     """A late commit replaces the commit of the partition's next owner."""
-    original = service.commit_offsets
 
-    def commit_offsets(offsets: Any, request: Any, *given: Any) -> Any:
-        group = offsets.env.groups.get(request.group_id)
-        if group is None:
-            return original(offsets, request, *given)
-        state, group.state = group.state, ClassicGroupState.EMPTY
-        request.generation_id_or_member_epoch = -1
-        try:
-            return original(offsets, request, *given)
-        finally:
-            group.state = state
+    def bent(original: Any) -> Any:
+        def commit(offsets: Any, request: Any, *given: Any) -> Any:
+            group = offsets.env.groups.get(request.group_id)
+            if group is None:
+                return original(offsets, request, *given)
+            state, group.state = group.state, ClassicGroupState.EMPTY
+            request.generation_id_or_member_epoch = -1
+            try:
+                return original(offsets, request, *given)
+            finally:
+                group.state = state
 
-    patch.setattr(service, "commit_offsets", commit_offsets)
+        return commit
+
+    patch.setattr(service, "commit_offsets", bent(service.commit_offsets))
+    patch.setattr(service, "commit_plainly", bent(service.commit_plainly))
 
 
 def every_offset_has_expired(patch: pytest.MonkeyPatch) -> None:
