@@ -1115,16 +1115,21 @@ class DelayedFetch(DelayedOperation):
         else:
             self.answer.resolve(response)
 
+    def packed(self, core: Partition, asked: Any) -> Any:
+        """The encoded answer with the records of one partition, which has been found. None, before any effect, if it is not as
+        usual: then `finish_one`, if it is due."""
+        parameters = self.parameters
+        if parameters.pack is None:
+            return None
+        response = self._reads.packed(parameters.pack, self.context, parameters, core, asked)
+        if response is not None:
+            self.cost_us = ANSWER_US + PARTITION_US
+        return response
+
     def finish_one(self, core: Partition, asked: Any) -> None:
         """As `finish` with one partition, which has been found."""
-        reads, parameters = self._reads, self.parameters
         try:
-            response = None
-            if parameters.pack is not None:
-                response = reads.packed(parameters.pack, self.context, parameters, core, asked)
-                self.cost_us = ANSWER_US + PARTITION_US
-            if response is None:
-                response = self._response([(asked, reads.read_one(core, asked, parameters))])
+            response = self._response([(asked, self._reads.read_one(core, asked, self.parameters))])
         except Exception as error:
             self.answer.fail(error)
         else:
@@ -1288,7 +1293,11 @@ class FetchPurgatory:
         if takes_what_there_is or self._is_due(waiter, core, asked):
             self.consumers.remove(waiter)
             if takes_what_there_is and len(waiter.context.partitions) == 1 and self._is_direct(waiter, core):
-                waiter.finish_one(core, asked)
+                response = waiter.packed(core, asked)
+                if response is None:
+                    waiter.finish_one(core, asked)
+                else:
+                    waiter.answer.resolve(response)
             else:
                 waiter.expire()
 
@@ -1324,10 +1333,20 @@ class FetchPurgatory:
             # answered.
             is_due = core.has_yet_to_hear_from(waiter.parameters.replica_id)
         elif waiter.parameters.min_bytes <= 1:
-            is_due = self._has_anything_for(waiter, core, asked)
             # No other one has anything, or it would have ended the wait.
-            is_alone = waiter.context.session is not None and waiter.untold in ([], [asked])
-            if is_due and is_alone and self._is_direct(waiter, core):
+            is_alone = (
+                waiter.context.session is not None
+                and (not waiter.untold or waiter.untold == [asked])
+                and self._is_direct(waiter, core)
+            )
+            if is_alone:
+                response = waiter.packed(core, asked)
+                if response is not None:
+                    self.followers.remove(waiter)
+                    waiter.answer.resolve(response)
+                    return
+            is_due = self._has_anything_for(waiter, core, asked)
+            if is_due and is_alone:
                 self.followers.remove(waiter)
                 waiter.finish_one(core, asked)
                 return
