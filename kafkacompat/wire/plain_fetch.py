@@ -48,6 +48,9 @@ FOLLOWER_NO_TOPICS = b"\1\1\1\1"
 FOLLOWER_NO_MORE = b"\0\0\1\1\1"
 """The same with one tag."""
 
+ANSWERS_NONE = Layout(">ihi2s")
+NO_ANSWERS = b"\1\0"
+"""No topics, and no tags."""
 ANSWERS_ONE = Layout(">ihiB16sBihqqqBi")
 """A plain response up to the length of the records: time, error and session; a topic with a partition."""
 NO_TAGS = b"\0\0\0"
@@ -173,8 +176,16 @@ def response_parts_encoder(general: ResponseEncoder) -> ResponseEncoder:
 
     def encode(message: FetchResponse, out: bytearray, parts: list[Any]) -> bytearray:
         topics = message.responses
-        if len(topics) != 1 or message.node_endpoints:
+        if len(topics) > 1 or message.node_endpoints:
             return general(message, out, parts)
+        if not topics:
+            try:
+                out += ANSWERS_NONE.pack(
+                    message.throttle_time_ms, message.error_code, message.session_id, NO_ANSWERS
+                )
+            except (StructError, TypeError):
+                return general(message, out, parts)
+            return out
         topic = topics[0]
         try:
             (one,) = topic.partitions

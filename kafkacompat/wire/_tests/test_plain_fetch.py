@@ -92,7 +92,9 @@ an_answer = st.builds(
 
 
 def some(element: Any) -> Any:
-    return st.one_of(*[st.lists(element, min_size=1, max_size=1)] * 4, st.lists(element, max_size=3))
+    return st.one_of(
+        *[st.lists(element, min_size=1, max_size=1)] * 4, st.just([]), st.lists(element, max_size=3)
+    )
 
 
 a_response = st.builds(
