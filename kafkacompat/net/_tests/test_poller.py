@@ -459,7 +459,7 @@ class Place(LoopWait):
 
     def __init__(self) -> None:
         super().__init__(LoopRest())
-        self.idle_until_s = 1e9
+        self.idle_until_s = 1e6
 
 
 class Requests(EpollSet):
@@ -548,6 +548,51 @@ def test_in_the_loops_place_a_request_that_came_during_anothers_turn_was_not_sle
     gaps = ([-1.0] * together + [0.005]) * 4
     looks = Requests(gaps, Place()).served_in_place(monkeypatch)
     assert looks == "look " + " ".join(["request sleep"] * len(gaps))
+
+
+def test_in_the_loops_place_polling_is_not_rewarded_for_a_request_that_came_during_anothers_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    near, far = module.SPIN_S * 0.7, module.SPIN_S * 2
+    gaps = [near] * module.REWARDED_MIN + [-1.0] * module.REWARDED_MIN + [far] * 2
+    looks = Requests(gaps, Place()).served_in_place(monkeypatch).split("request ")[1:]
+    assert looks[: module.REWARDED_MIN] == ["sleep "] * module.REWARDED_MIN
+    assert looks[module.REWARDED_MIN : -2] == ["look "] * module.REWARDED_MIN
+    assert looks[-2].startswith("look look ")
+    assert looks[-1] == "sleep"
+
+
+def test_in_the_loops_place_the_loop_does_not_wait_for_all_that_are_ready_and_the_rest_comes_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each has more work than one turn allows."""
+    now = 100.0
+    monkeypatch.setattr(module, "monotonic", lambda: now)
+    order: list[int] = []
+    place = Place()
+    poller = Poller(lambda until_s: None, lambda: None, wait=place)
+    pairs = [pair() for _ in range(20)]
+
+    def turn_of(number: int) -> Callable[[bytes], None]:
+        def turn(data: bytes) -> None:
+            nonlocal now
+            now += module.BUSY_S * 0.3
+            order.append(number)
+            place.loop_is_due = len(order) == 60
+
+        return turn
+
+    for number, (near, far) in enumerate(pairs):
+        poller.add(near.fileno(), Echo(near, turn_of(number)), READ)
+        far.send(b"xxx")
+    turns = []
+    while len(order) < 60:
+        poller._serve_in_place(place)
+        turns.append(len(order) - sum(turns))
+    assert max(turns) == 8  # the last ones of a round, then a look at the set, which shows the loop too
+    rounds = [order[at : at + 20] for at in range(0, 60, 20)]
+    assert [sorted(each) for each in rounds] == [list(range(20))] * 3
+    poller.close()
 
 
 def test_in_the_loops_place_what_is_left_over_is_done_before_it_sleeps(
