@@ -20,7 +20,7 @@ from kafkacompat.raft.messages import (
     FetchSnapshotResponse,
 )
 from kafkacompat.raft.quorum_state import QuorumState
-from kafkacompat.raft.roles import NEVER_MS, Role
+from kafkacompat.raft.roles import Role
 from kafkacompat.wire.errors import ErrorCode
 
 MAX_PARKED_FETCHES = 10_000
@@ -239,7 +239,7 @@ def poll_leader(state: QuorumState) -> int:
     if not alone and now_ms >= leader.check_quorum_at_ms:
         state.become_resigned()
         return -1
-    wake_ms = NEVER_MS if alone else leader.check_quorum_at_ms
+    wake_ms = now_ms + state.settings.fetch_timeout_ms if alone else leader.check_quorum_at_ms
     expired = [key for key, parked in leader.parked.items() if now_ms >= parked.deadline_ms]
     for key in expired:
         state.reply(leader.parked.pop(key).request_id, _build_fetch_response(state, ErrorCode.NONE))
@@ -249,8 +249,6 @@ def poll_leader(state: QuorumState) -> int:
     wake_ms = min(wake_ms, membership.poll_change(state, leader))
     if state.leader is not leader:
         return -1
-    if not leader.voters:
-        return wake_ms
     if now_ms >= leader.begin_at_ms:
         leader.begin_at_ms = now_ms + state.settings.fetch_timeout_ms // 2
         _send_begin(state, leader)

@@ -27,7 +27,7 @@ from kafkacompat.raft.messages import (
     VoteRequest,
     VoteResponse,
 )
-from kafkacompat.raft.roles import NEVER_MS, QuorumViolation, Role
+from kafkacompat.raft.roles import QuorumViolation, Role
 from kafkacompat.raft.voter_node import VoterNode
 from kafkacompat.raft.voter_set import ReplicaKey, VoterSet, VoterSetHistory
 from kafkacompat.wire.errors import ErrorCode
@@ -90,15 +90,6 @@ def test_a_sole_voter_goes_straight_to_leadership_of_the_next_epoch() -> None:
         assert node.core.high_watermark == -1
         node.step(events.Synced())
         assert node.core.high_watermark == node.core.log.end == 3
-
-
-def test_a_sole_voter_that_leads_asks_for_no_tick() -> None:
-    node = Node(voters=(1,))
-    node.step(events.Synced())
-    assert node.core.wake_ms == NEVER_MS
-    node.step(events.Propose(1, node.core.epoch, [b"x"], 1, 1))
-    node.step(events.Synced(), after_ms=60_000)
-    assert node.core.wake_ms == NEVER_MS
 
 
 # Leading.
