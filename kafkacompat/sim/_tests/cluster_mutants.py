@@ -240,7 +240,7 @@ SEEN_AT: dict[str, SeenAt] = {
     "expansion_without_catching_up": (8, 6, 2),
     "shrinking_counts_before_it_is_committed": (1, 4),
     "every_life_of_a_follower_counts": 3,
-    "old_leader_epochs_are_accepted": 10,
+    "old_leader_epochs_are_accepted": (1, 10),
     "every_start_was_clean": (78, 3, 102),
     "high_watermark_of_followers_retreats": 3,
     "proposals_stay_when_leadership_is_lost": (0, 4),

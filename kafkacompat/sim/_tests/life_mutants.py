@@ -101,7 +101,7 @@ LIFE_MUTANTS_SEEN_AT: dict[str, SeenAt] = {
     "added_partitions_take_the_place_of_others": (8, 5),
     "snapshots_leave_features_out": 1,
     "a_copy_takes_its_place_at_any_moment": 1,
-    "a_log_is_cleaned_while_it_is_copied": (5, 116, 50, 62),
+    "a_log_is_cleaned_while_it_is_copied": (1, 5, 116, 50, 62),
     "logs_belong_to_names": (3, 6),
     "eligible_replicas_outlive_the_feature": (74, 62, 29),
 }
