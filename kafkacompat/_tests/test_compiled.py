@@ -14,7 +14,7 @@ USED = """
 from kafkacompat.log import unified_log
 from kafkacompat.partition import plain_appends
 from kafkacompat.records import plain_produce, scan
-print([unified_log.append_next_compiled, plain_appends.compiled, plain_produce._parse, scan._scan].count(None))
+print([unified_log.append_next_compiled, plain_appends.compiled, plain_produce.compiled, scan._scan].count(None))
 """
 
 

@@ -80,6 +80,8 @@ class ApiDispatcher:
         start = key, version, correlation_id = request_start(frame)
         route = self._routes.get((key, version))
         body, node = None, self._node
+        request: Any = None
+        is_read = False
         if route is None:
             header = rest_of_header(frame, *start)
             try:
@@ -105,10 +107,19 @@ class ApiDispatcher:
                 if reply is not None:
                     return reply
                 route.repeats.forget(body)
+        elif route.answer_frame is not None and not node.quotas.is_active:
+            meter = route.meter
+            if meter is None or (meter.requests + 1) & meter.mask:  # its times are not taken
+                request, is_read = route.answer_frame(node, frame, version, correlation_id), True
+                if type(request) is tuple:
+                    answered: Reply = request[0]
+                    if meter is not None:
+                        meter.requests += 1
+                        meter.errors[_NONE] += request[1]
+                    return answered
         client_id, position = _client_id(connection, route, frame, start)
-        request = None
-        if route.parse_plain is not None:
-            request = route.parse_plain(node, frame, position, route.version)
+        if route.parse_plain is not None and not is_read:
+            request = route.parse_plain(node, frame, position, version)
             if route.answer_plain is not None and request is not None and not node.quotas.is_active:
                 reply = self._plain_reply(route, request, correlation_id)
                 if reply is not None:

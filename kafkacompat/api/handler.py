@@ -35,6 +35,9 @@ ParsePlain = Callable[[Any, memoryview, int, int], Any | None]
 AnswerPlain = Callable[[Any, Any], "tuple[bytes | bytearray, int] | None"]
 """(node, plain request) -> its encoded response and how many results without an error that has, or None if `function` must go on
 from there."""
+AnswerFrame = Callable[[Any, memoryview, int, int], Any | None]
+"""(node, frame, version, correlation id) -> a pair, the reply and how many results without an error it has. Or the plain request
+if `function` must go on from there. None if it is not plain."""
 SLICES_PATIENCE_MS = 30_000
 """As long as Kafka's clients wait for an answer (request.timeout.ms), and its share coordinator is looked for."""
 
@@ -126,6 +129,8 @@ class Handler:
     answer_plain: AnswerPlain | None = None
     """Carries out a plain request of a sender without quotas, and answers it if that needs nothing else to be known of the sender.
     `function` raises what it raised. Nothing that this class says of a function holds a plain request back."""
+    answer_frame: AnswerFrame | None = None
+    """Does the work of `parse_plain` and `answer_plain` in one call, and reads the header of the request itself."""
     is_served: Callable[[Any], bool] | None = None
     """Whether the node serves the API now: its protocol may be disabled. If not, the response is UNSUPPORTED_VERSION, also
     to a sender without rights. None if it is always served."""

@@ -27,7 +27,8 @@ from kafkacompat.controller.image import endpoints_of
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.ids import TopicPartition
 from kafkacompat.partition.service import ProduceResult
-from kafkacompat.records.plain_produce import NOT_TRIED, PlainProduce, packed_answer, parse_produce
+from kafkacompat.records import plain_produce
+from kafkacompat.records.plain_produce import NOT_TRIED, PlainProduce
 from kafkacompat.records.validate import PARTITION_UNITS, Allowance, TooMuchAtOnce, refusal_at_sight
 from kafkacompat.security.acl import AclOperation, ResourceType
 from kafkacompat.tasks import TURN_COST, Pace, Work, at_once, in_turns, pause
@@ -46,8 +47,9 @@ from kafkacompat.wire.messages.produce_response import (
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.partition.service import PlainResult
+    from kafkacompat.partition.service import PlainAppends, PlainResult
     from kafkacompat.ports import Buffer
+    from kafkacompat.ports.dispatcher import Reply
     from kafkacompat.records.plain_produce import TopicFacts
     from kafkacompat.wire.messages.produce_request import PartitionProduceData, TopicProduceData
 
@@ -64,11 +66,10 @@ NAMED_A_STEP = 2000
 
 def parse_plain(node: Node, frame: memoryview, position: int, version: int) -> PlainProduce | None:
     # An authorizer is asked about each topic, in the other way.
-    return (
-        None
-        if node.authorizer is not None
-        else parse_produce(frame, position, version, node.partitions.limits)
-    )
+    if node.authorizer is not None:
+        return None
+    facts = plain_produce.read_frame(frame, version, node.partitions.plain_bounds)
+    return None if facts is None else PlainProduce(frame, version, facts)
 
 
 def handle(
@@ -362,24 +363,35 @@ def _refused(request: ProduceRequest, code: ErrorCode, pace: Pace) -> Work[Produ
     return ProduceResponse(responses=responses)
 
 
-def answer_plain(node: Node, request: PlainProduce) -> tuple[bytes | bytearray, int] | None:
+def answer_frame(
+    node: Node, frame: memoryview, version: int, correlation_id: int
+) -> tuple[Reply, int] | PlainProduce | None:
+    if node.authorizer is not None:
+        return None
+    partitions = node.partitions
+    facts = plain_produce.read_frame(frame, version, partitions.plain_bounds)
+    if facts is None:
+        return None
+    appended: PlainAppends | Exception | None
     try:
-        appended = request.appended = node.partitions.append_plain(request)
+        appended = partitions.append_plain(frame, version, facts)
     except Exception as error:
-        request.appended = error
-        return None
-    if appended is None or appended.ends or not request.acks:
-        return None
-    results = appended.results
-    packed = packed_answer(request.version, request.topics, results)
-    return None if packed is None else (packed, len(results))
+        appended = error
+    else:
+        if appended is not None:
+            results, ends = appended
+            if not ends and facts[1]:  # it has acks
+                packed = plain_produce.packed_answer(version, facts[5], results, correlation_id)
+                if packed is not None:
+                    return [packed], len(results)
+    return PlainProduce(frame, version, facts, appended)
 
 
 def append_plain(node: Node, context: RequestContext, request: PlainProduce) -> PlainAnswer | None:
     """None, before any effect, if the request must take the other way."""
     appended = request.appended
     if appended is NOT_TRIED:
-        appended = node.partitions.append_plain(request)
+        appended = node.partitions.append_plain(request.frame, request.version, request.facts)
     elif isinstance(appended, Exception):
         raise appended
     if appended is None:
@@ -416,7 +428,7 @@ def _answer(
 ) -> ProduceResponse | EncodedAnswer:
     """The response to a request for these topics, with a result for each of their partitions in turn."""
     if context.throttling is None:
-        packed = packed_answer(version, topics, results)
+        packed = plain_produce.packed_answer(version, topics, results, None)
         if packed is not None:
             return EncodedAnswer([packed], {NONE: len(results)})
     return _message(node, context, version, topics, results)
@@ -806,5 +818,5 @@ HANDLER = Handler(
     blocks=False,
     waits_at_will=True,
     parse_plain=parse_plain,
-    answer_plain=answer_plain,
+    answer_frame=answer_frame,
 )

@@ -104,6 +104,7 @@ class Route:
     """How one version of one API is served."""
 
     __slots__ = (
+        "answer_frame",
         "answer_plain",
         "asks_coordinators",
         "blocks",
@@ -155,6 +156,7 @@ class Route:
         self.ends_with_connection = handler.ends_with_connection
         self.needs_connection = handler.needs_connection
         self.parse_plain = handler.parse_plain
+        self.answer_frame = handler.answer_frame
         self.answer_plain = handler.answer_plain
         self.repeats = Repeats() if handler.repeats else None
         self.slices = handler.slices

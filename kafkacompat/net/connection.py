@@ -209,9 +209,8 @@ class Connection:
         False: more may be there."""
         buffer, info, replies, host = self._buffer, self.info, self._replies, self._host
         now_s = info.read_s = monotonic()
-        room = buffer.empty_room()
         try:
-            received = self._socket.recv_into(room)
+            frame = buffer.receive_frame(self._socket.recv_into)
         except BlockingIOError:
             return True
         except OSError as error:
@@ -219,14 +218,14 @@ class Connection:
             self.close()
             return True
         counts = replies.counts
-        counts.received_bytes += received
+        counts.received_bytes += buffer.end
         self._rests = False
-        frame = buffer.only_frame(received)
         if frame is None:
-            if not received:
+            is_all = buffer.has_space()
+            if not buffer.end:
                 self._stage = _PEER_GONE
             self.turn(now_s + TURN_S)
-            return received < len(room)
+            return is_all
         counts.requests += 1
         self.last_active_ms = host.clock.monotonic_ms()
         try:
@@ -238,7 +237,11 @@ class Connection:
         except Exception:
             self._close_for_own_error()
         else:
-            self._send_or_add(answer)
+            try:
+                if answer is not None and not replies.send_alone(answer):
+                    replies.add(answer)
+            except OSError as error:
+                self._close_unsent(error)
         if self._stage is _OPEN and not replies.output.queued_bytes and not self._muted:
             if not replies.waiting:
                 self._rests = True

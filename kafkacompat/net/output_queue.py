@@ -118,17 +118,18 @@ class OutputQueue:
         self.queued_bytes += total
         return total
 
-    def send_alone(self, part: bytes | bytearray | memoryview) -> None:
-        """Send a reply while nothing is queued, and queue what the socket does not take. Raises OSError if the peer is gone."""
+    def send_alone(self, part: bytes | bytearray | memoryview) -> int:
+        """Send a reply while nothing is queued, and queue what the socket does not take. Returns the bytes sent. Raises OSError
+        if the peer is gone."""
         try:
             sent = self._socket.send(part)
         except BlockingIOError:
             sent = 0
-        size = len(part)
-        if sent < size:
+        if sent < len(part):
             self._parts.append(part)
             self._head_sent = sent
-            self.queued_bytes = size - sent
+            self.queued_bytes = len(part) - sent
+        return sent
 
     def joined(self, reply: Reply) -> bytes | None:
         """The parts of a small reply in one piece. None if it is larger, or if a slice is not in the page cache. Raises OSError."""

@@ -9,6 +9,7 @@ which the system provides each page when it is written. To double further would 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from mmap import MAP_PRIVATE, mmap
 from struct import Struct
 
@@ -37,12 +38,23 @@ _SIZE = Struct(">i")
 
 
 class ReceiveBuffer:
-    __slots__ = ("_buffer", "_busy", "_max_frame_bytes", "_max_other_bytes", "_view", "end", "start")
+    __slots__ = (
+        "_buffer",
+        "_busy",
+        "_max_frame_bytes",
+        "_max_other_bytes",
+        "_replaced_at",
+        "_view",
+        "end",
+        "start",
+    )
 
     def __init__(self, max_frame_bytes: int, max_other_bytes: int | None = None) -> None:
         self.limit(max_frame_bytes, max_other_bytes)
         self._buffer: bytearray | mmap = bytearray(INITIAL_BYTES)
         self._view = memoryview(self._buffer)
+        self._replaced_at = INITIAL_BYTES
+        """An empty buffer that was filled to here is replaced by another one. More than any buffer has: not at all."""
         self.start = 0
         self.end = 0
         """What is received and not yet returned as frames lies between the two. Whoever receives moves `end`. There is no method
@@ -100,25 +112,19 @@ class ReceiveBuffer:
             return self._view[end : min(self.start + wanted, len(self._buffer))]
         return self._view[end:]
 
-    def empty_room(self) -> memoryview:
-        """The same while nothing waits and no returned frame is in use."""
-        capacity = len(self._buffer)
-        if self.end == capacity or self._busy or capacity > RETAINED_BYTES_MAX:
-            room = self.room(hold=False)
-            assert room is not None
-            return room
-        self.start = self.end = 0
-        return self._view
-
-    def only_frame(self, received: int) -> memoryview | None:
-        """Take bytes received into `empty_room`: the frame if they are one whole frame of a size that any request may have. If not,
-        they wait."""
-        self.end = received
+    def receive_frame(self, receive_into: Callable[[memoryview], int]) -> memoryview | None:
+        """Receive once while nothing waits and no returned frame is in use. The frame if that was one whole frame of a size that
+        any request may have. If not, what was received waits. What `receive_into` raises changes nothing."""
+        if self._busy or self.end >= self._replaced_at:
+            self.room(hold=False)
+        view = self._view
+        self.end = received = receive_into(view)
         if received > 4:
-            size: int = _SIZE.unpack_from(self._buffer)[0]
+            size: int = _SIZE.unpack_from(view)[0]
             if size == received - 4 and size <= self._max_other_bytes:
                 self.start = received
-                return self._view[4:received]
+                return view[4:received]
+        self.start = 0
         return None
 
     def unviewed_room(self) -> memoryview:
@@ -221,4 +227,8 @@ class ReceiveBuffer:
             view[:keep] = self._view[self.start : self.start + keep]
         self._buffer = buffer
         self._view = view
+        if capacity > RETAINED_BYTES_MAX:
+            self._replaced_at = 0
+        else:
+            self._replaced_at = capacity if capacity < BUSY_BYTES_MAX else RETAINED_BYTES_MAX + 1
         self.start, self.end = 0, keep

@@ -82,8 +82,7 @@ class Replies:
         counts.responses += 1
         if size > counts.largest_response:
             counts.largest_response = size
-        output.send_alone(part)  # type: ignore[arg-type]  # of the type above
-        counts.sent_bytes += size - output.queued_bytes
+        counts.sent_bytes += output.send_alone(part)  # type: ignore[arg-type]  # of the type above
         return True
 
     def _put_out(self, reply: Reply) -> None:

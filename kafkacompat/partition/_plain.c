@@ -1,8 +1,8 @@
 /* The compiled gait of partition/plain_appends.py: what its two walks do, each in one call.
 
-   All state stays in the objects of the partitions, and nothing is kept between two calls but the places of their slots. Each
-   decision is the log's or that of Python's functions: what is appended, and what a topic's settings take. Where a batch is
-   unusual the walk ends before any effect of it. An error passes through. */
+   All state stays in the objects of the partitions, and nothing is kept between two calls but the places of their slots. What is
+   appended is the log's decision. Settings are compared here as in Python, and by Python's function where they are not the usual
+   numbers. Where a batch is unusual the walk ends before any effect of it. An error passes through. */
 
 #include "../log/_slots.h"
 
@@ -24,12 +24,28 @@ enum { PRODUCES, MESSAGES_IN, BYTES_IN, TRAFFIC_SLOTS };
 
 static const char *const traffic_names[TRAFFIC_SLOTS] = {"produces", "messages_in", "bytes_in"};
 
-/* What `functions` was told. */
-static PyTypeObject *core_type, *traffic_type;
-static PyObject *takes_batches;
-static Py_ssize_t core_places[CORE_SLOTS], traffic_places[TRAFFIC_SLOTS];
+enum {
+    TIMESTAMP_TYPE, COMPRESSION_TYPE, CLEANUP_POLICY, CONFIG_NUMBERS, FLUSH_MESSAGES = CONFIG_NUMBERS, MESSAGE_BYTES, AFTER_MS,
+    BEFORE_MS, UNPACKED_BYTES, CONFIG_SLOTS
+};
 
-static PyObject *config_name, *append_next_name, *has_min_isr_name, *set_high_watermark_name, *high_watermark_name,
+static const char *const config_names[CONFIG_SLOTS] = {
+    "message_timestamp_type", "compression_type", "cleanup_policy", "flush_messages", "max_message_bytes",
+    "message_timestamp_after_max_ms", "message_timestamp_before_max_ms", "max_decompressed_message_bytes",
+};
+
+enum { SIZE_MOST, CODECS, EARLIEST_MS, LATEST_MS, NULLS, SUMMARY };
+
+#define NEVER_FLUSH INT64_MAX
+#define NO_CODEC 1
+
+/* What `functions` was told. */
+static PyTypeObject *core_type, *traffic_type, *config_type;
+static PyObject *takes_in_python, *codec_of_setting;
+static long long unpacked_most;
+static Py_ssize_t core_places[CORE_SLOTS], traffic_places[TRAFFIC_SLOTS], config_places[CONFIG_SLOTS];
+
+static PyObject *compact_name, *config_name, *get_name, *name_name, *append_next_name, *has_min_isr_name, *set_high_watermark_name, *high_watermark_name,
     *log_start_offset_name, *one;
 
 /* Borrowed. */
@@ -80,71 +96,175 @@ takes_records(PyObject *core, int waits)
     return PyTuple_GET_SIZE(isr) >= PyTuple_GET_SIZE(replicas) ? 1 : truth(PyObject_CallMethodNoArgs(core, has_min_isr_name));
 }
 
-/* Whether the settings of the partition's log take the batches of the topic: 1, 0, or -1 with an error. `config`: those that
-   do, owned. */
+enum { UNKNOWN = 2 };
+
+/* Whether a codec is the one of compression.type: 1, 0 or UNKNOWN. */
 static int
-settings_take(PyObject *core, PyObject **config, PyObject *summary, PyObject *now_ms)
+is_wanted(PyObject *setting, int64_t codecs)
 {
-    PyObject *log = Py_NewRef(of_core(core, CORE_LOG)), *its_config = PyObject_GetAttr(log, config_name);
+    PyObject *codec = PyDict_GetItem(codec_of_setting, setting);
+    int64_t wanted;
+    if (codec == NULL)
+        return 1;
+    return as_number(codec, &wanted) && wanted >= 0 && wanted < 63 ? codecs == (int64_t)1 << wanted : UNKNOWN;
+}
+
+/* takes_batches_in_python, of the usual types: 1, 0, UNKNOWN, or -1 with an error. */
+static int
+compare(PyObject *config, PyObject *summary, PyObject *now_ms)
+{
+    int64_t seen[SUMMARY], most[CONFIG_SLOTS], now, first_ms, last_ms;
+    if (!Py_IS_TYPE(config, config_type) || !PyTuple_CheckExact(summary) || PyTuple_GET_SIZE(summary) != SUMMARY
+        || !as_number(now_ms, &now))
+        return UNKNOWN;
+    for (int i = 0; i < SUMMARY; i++)
+        if (!as_number(PyTuple_GET_ITEM(summary, i), seen + i))
+            return UNKNOWN;
+    for (int i = CONFIG_NUMBERS; i < CONFIG_SLOTS; i++)
+        if (!as_number(*slot_at(config, config_places[i]), most + i))
+            return UNKNOWN;
+    PyObject *stamp = *slot_at(config, config_places[TIMESTAMP_TYPE]), *policy = *slot_at(config, config_places[CLEANUP_POLICY]);
+    PyObject *compression = *slot_at(config, config_places[COMPRESSION_TYPE]);
+    if (stamp == NULL || !PyUnicode_CheckExact(stamp) || compression == NULL || !PyUnicode_CheckExact(compression)
+        || policy == NULL || !PyTuple_CheckExact(policy) || __builtin_sub_overflow(now, most[BEFORE_MS], &first_ms)
+        || __builtin_add_overflow(now, most[AFTER_MS], &last_ms))
+        return UNKNOWN;
+    if (!PyUnicode_CompareWithASCIIString(stamp, "LogAppendTime") || most[FLUSH_MESSAGES] != NEVER_FLUSH
+        || seen[SIZE_MOST] > most[MESSAGE_BYTES] || seen[EARLIEST_MS] < first_ms || seen[LATEST_MS] > last_ms
+        || (seen[CODECS] != NO_CODEC && most[UNPACKED_BYTES] < unpacked_most))
+        return 0;
+    int wanted = is_wanted(compression, seen[CODECS]);
+    if (wanted != 1 || !seen[NULLS])
+        return wanted;
+    int is_compacted = PySequence_Contains(policy, compact_name);
+    return is_compacted < 0 ? -1 : !is_compacted;
+}
+
+/* 1, 0, or -1 with an error. */
+static int
+settings_take(PyObject *config, PyObject *summary, PyObject *now_ms)
+{
+    int found = compare(config, summary, now_ms);
+    PyObject *args[] = {config, summary, now_ms};
+    return found == UNKNOWN ? truth(PyObject_Vectorcall(takes_in_python, args, 3, NULL)) : found;
+}
+
+PyDoc_STRVAR(takes_batches_doc, "takes_batches(config, summary, now_ms)\nSee takes_batches_in_python of plain_appends.py.");
+
+static PyObject *
+takes_batches(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
+{
+    if (nargs != 3) {
+        PyErr_SetString(PyExc_TypeError, "takes_batches takes settings, a summary and a time");
+        return NULL;
+    }
+    int takes = settings_take(args[0], args[1], args[2]);
+    return takes < 0 ? NULL : PyBool_FromLong(takes);
+}
+
+/* What is the same for all batches of a request, and the settings that take the batches of the topic, owned. */
+typedef struct {
+    PyObject *by_name, *by_id, *refused, *now_ms, *cores, *config;
+    int waits;
+} Finding;
+
+/* Whether the settings of the partition's log take the batches of its topic: 1, 0, or -1 with an error. */
+static int
+log_takes(Finding *finding, PyObject *core, PyObject *summary)
+{
+    PyObject *log = Py_NewRef(of_core(core, CORE_LOG)), *config = PyObject_GetAttr(log, config_name);
     Py_DECREF(log);
-    if (its_config == NULL)
+    if (config == NULL)
         return -1;
-    if (its_config == *config) {
-        Py_DECREF(its_config);
+    if (config == finding->config) {
+        Py_DECREF(config);
         return 1;
     }
-    Py_XSETREF(*config, its_config);
-    PyObject *args[] = {its_config, summary, now_ms};
-    return truth(PyObject_Vectorcall(takes_batches, args, 3, NULL));
+    Py_XSETREF(finding->config, config);
+    return settings_take(config, summary, finding->now_ms);
 }
 
 static int
-find_core(PyObject *const *args, PyObject *facts, PyObject **config)
+find_core(Finding *finding, PyObject *name, PyObject *facts, PyObject *summary)
 {
-    PyObject *key = PyTuple_Pack(2, args[1], PyTuple_GET_ITEM(facts, FACT_INDEX));
+    PyObject *key = PyTuple_Pack(2, name, PyTuple_GET_ITEM(facts, FACT_INDEX));
     if (key == NULL)
         return -1;
-    PyObject *core = PyDict_GetItemWithError(args[0], key);
+    PyObject *core = PyDict_GetItemWithError(finding->by_name, key);
     Py_DECREF(key);
     if (core == NULL)
         return PyErr_Occurred() ? -1 : 0;
     if (!PyObject_TypeCheck(core, core_type))
         return 0;
     Py_INCREF(core);
-    int found = takes_records(core, args[3] == Py_True);
+    int found = takes_records(core, finding->waits);
     if (found > 0)
-        found = settings_take(core, config, args[4], args[5]);
-    if (found > 0 && PyList_Append(args[6], core) < 0)
+        found = log_takes(finding, core, summary);
+    if (found > 0 && PyList_Append(finding->cores, core) < 0)
         found = -1;
     Py_DECREF(core);
     return found;
 }
 
-PyDoc_STRVAR(find_cores_doc,
-"find_cores(by_name, name, batches, waits, summary, now_ms, cores)\n\
-See find_cores_in_python of plain_appends.py.");
-
+/* Owned. NULL with or without an error if there is no such topic. */
 static PyObject *
-find_cores(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
+name_of(Finding *finding, PyObject *name_or_id)
 {
-    if (nargs != 7 || !PyDict_Check(args[0]) || !PyList_CheckExact(args[2]) || !PyBool_Check(args[3])
-        || !PyList_CheckExact(args[6])) {
-        PyErr_SetString(PyExc_TypeError, "find_cores takes a dict, a name, a list, a bool, a summary, a time and a list");
-        return NULL;
+    if (finding->by_id == Py_None)
+        return Py_NewRef(name_or_id);
+    PyObject *topic = PyObject_CallMethodOneArg(finding->by_id, get_name, name_or_id), *name = NULL;
+    if (topic != NULL && topic != Py_None)
+        name = PyObject_GetAttr(topic, name_name);
+    Py_XDECREF(topic);
+    return name;
+}
+
+/* The partitions of a topic's batches. */
+static int
+find_of_topic(Finding *finding, PyObject *topic)
+{
+    if (!PyTuple_CheckExact(topic) || PyTuple_GET_SIZE(topic) != 3 || !PyList_CheckExact(PyTuple_GET_ITEM(topic, 1))) {
+        PyErr_SetString(PyExc_TypeError, "a topic is a tuple of its name, a list and a summary");
+        return -1;
     }
-    PyObject *config = NULL;
-    int found = 1;
-    for (Py_ssize_t at = 0; found > 0 && at < PyList_GET_SIZE(args[2]); at++) {
-        PyObject *facts = facts_at(args[2], at);
+    PyObject *batches = PyTuple_GET_ITEM(topic, 1), *name = name_of(finding, PyTuple_GET_ITEM(topic, 0));
+    if (name == NULL)
+        return PyErr_Occurred() ? -1 : 0;
+    int is_refused = PySet_Contains(finding->refused, name), found = is_refused < 0 ? -1 : !is_refused;
+    for (Py_ssize_t at = 0; found > 0 && at < PyList_GET_SIZE(batches); at++) {
+        PyObject *facts = facts_at(batches, at);
         if (facts == NULL) {
             found = -1;
             break;
         }
         Py_INCREF(facts);
-        found = find_core(args, facts, &config);
+        found = find_core(finding, name, facts, PyTuple_GET_ITEM(topic, 2));
         Py_DECREF(facts);
     }
-    Py_XDECREF(config);
+    Py_DECREF(name);
+    Py_CLEAR(finding->config);
+    return found;
+}
+
+PyDoc_STRVAR(find_cores_doc,
+"find_cores(by_name, by_id, topics, refused, waits, now_ms, cores)\n\
+See find_cores_in_python of plain_appends.py.");
+
+static PyObject *
+find_cores(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
+{
+    if (nargs != 7 || !PyDict_Check(args[0]) || !PyList_CheckExact(args[2]) || !PyFrozenSet_CheckExact(args[3])
+        || !PyBool_Check(args[4]) || !PyList_CheckExact(args[6])) {
+        PyErr_SetString(PyExc_TypeError, "find_cores takes a dict, a mapping, a list, a set, a bool, a time and a list");
+        return NULL;
+    }
+    Finding finding = {args[0], args[1], args[3], args[5], args[6], NULL, args[4] == Py_True};
+    int found = 1;
+    for (Py_ssize_t at = 0; found > 0 && at < PyList_GET_SIZE(args[2]); at++) {
+        PyObject *topic = Py_NewRef(PyList_GET_ITEM(args[2], at));
+        found = find_of_topic(&finding, topic);
+        Py_DECREF(topic);
+    }
     return found < 0 ? NULL : PyBool_FromLong(found);
 }
 
@@ -286,7 +406,7 @@ append_known(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
         if (facts == NULL)
             return NULL;
         if (!may_append(core))
-            break;
+            Py_RETURN_NONE;
         PyObject *log = of_core(core, CORE_LOG), *traffic = of_core(core, CORE_TRAFFIC);
         Py_INCREF(core);
         Py_INCREF(facts);
@@ -298,34 +418,57 @@ append_known(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
         Py_DECREF(log);
         Py_DECREF(traffic);
     }
+    if (outcome == STOPPED)
+        Py_RETURN_NONE;
     return outcome == FAILED ? NULL : PyBool_FromLong(are_done);
 }
 
-static PyMethodDef find_cores_method = {"find_cores", (PyCFunction)(void (*)(void))find_cores, METH_FASTCALL, find_cores_doc};
-static PyMethodDef append_known_method = {"append_known", (PyCFunction)(void (*)(void))append_known, METH_FASTCALL,
-                                          append_known_doc};
+static PyMethodDef of_classes[] = {
+    {"find_cores", (PyCFunction)(void (*)(void))find_cores, METH_FASTCALL, find_cores_doc},
+    {"append_known", (PyCFunction)(void (*)(void))append_known, METH_FASTCALL, append_known_doc},
+    {"takes_batches", (PyCFunction)(void (*)(void))takes_batches, METH_FASTCALL, takes_batches_doc},
+};
+
+static int
+find_places(PyObject *owner, const char *const *names, int count, Py_ssize_t *places)
+{
+    for (int i = 0; i < count; i++)
+        if (!find_place((PyTypeObject *)owner, names[i], &places[i]))
+            return 0;
+    return 1;
+}
 
 PyDoc_STRVAR(functions_doc,
-"functions(partition, traffic, takes_batches)\n\
-find_cores and append_known for these classes. Raises AttributeError if a class has other slots.");
+"functions(partition, traffic, config, takes_batches, codec_of_setting, unpacked_most)\n\
+find_cores, append_known and takes_batches for these classes. Raises AttributeError if a class has other slots.");
 
 static PyObject *
 functions(PyObject *module, PyObject *args)
 {
-    PyObject *partition, *traffic, *takes;
-    if (!PyArg_ParseTuple(args, "O!O!O", &PyType_Type, &partition, &PyType_Type, &traffic, &takes))
+    PyObject *partition, *traffic, *config, *takes, *codecs;
+    long long most;
+    if (!PyArg_ParseTuple(args, "O!O!O!OO!L", &PyType_Type, &partition, &PyType_Type, &traffic, &PyType_Type, &config, &takes,
+                          &PyDict_Type, &codecs, &most))
         return NULL;
-    for (int i = 0; i < CORE_SLOTS; i++)
-        if (!find_place((PyTypeObject *)partition, core_names[i], &core_places[i]))
-            return NULL;
-    for (int i = 0; i < TRAFFIC_SLOTS; i++)
-        if (!find_place((PyTypeObject *)traffic, traffic_names[i], &traffic_places[i]))
-            return NULL;
+    if (!find_places(partition, core_names, CORE_SLOTS, core_places)
+        || !find_places(traffic, traffic_names, TRAFFIC_SLOTS, traffic_places)
+        || !find_places(config, config_names, CONFIG_SLOTS, config_places))
+        return NULL;
     Py_XSETREF(core_type, (PyTypeObject *)Py_NewRef(partition));
     Py_XSETREF(traffic_type, (PyTypeObject *)Py_NewRef(traffic));
-    Py_XSETREF(takes_batches, Py_NewRef(takes));
-    PyObject *find = PyCFunction_New(&find_cores_method, NULL);
-    return pair_of(find, find == NULL ? NULL : PyCFunction_New(&append_known_method, NULL));
+    Py_XSETREF(config_type, (PyTypeObject *)Py_NewRef(config));
+    Py_XSETREF(takes_in_python, Py_NewRef(takes));
+    Py_XSETREF(codec_of_setting, Py_NewRef(codecs));
+    unpacked_most = most;
+    PyObject *made = PyTuple_New(3);
+    for (int i = 0; made != NULL && i < 3; i++) {
+        PyObject *function = PyCFunction_New(&of_classes[i], NULL);
+        if (function == NULL)
+            Py_CLEAR(made);
+        else
+            PyTuple_SET_ITEM(made, i, function);
+    }
+    return made;
 }
 
 static PyMethodDef methods[] = {
@@ -338,14 +481,17 @@ static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_plain", NULL, -1, m
 PyMODINIT_FUNC
 PyInit__plain(void)
 {
+    compact_name = PyUnicode_InternFromString("compact");
     config_name = PyUnicode_InternFromString("config");
+    get_name = PyUnicode_InternFromString("get");
+    name_name = PyUnicode_InternFromString("name");
     append_next_name = PyUnicode_InternFromString("append_next");
     has_min_isr_name = PyUnicode_InternFromString("has_min_isr");
     set_high_watermark_name = PyUnicode_InternFromString("set_high_watermark");
     high_watermark_name = PyUnicode_InternFromString("high_watermark");
     log_start_offset_name = PyUnicode_InternFromString("log_start_offset");
     one = PyLong_FromLong(1);
-    if (config_name == NULL || append_next_name == NULL || has_min_isr_name == NULL || set_high_watermark_name == NULL
+    if (compact_name == NULL || get_name == NULL || name_name == NULL || config_name == NULL || append_next_name == NULL || has_min_isr_name == NULL || set_high_watermark_name == NULL
         || high_watermark_name == NULL || log_start_offset_name == NULL || one == NULL)
         return NULL;
     return PyModule_Create(&module);

@@ -2,8 +2,14 @@
 
 from collections.abc import Callable
 
-from kafkacompat.partition.plain_appends import AppendKnown, FindCores
+from kafkacompat.partition.plain_appends import AppendKnown, FindCores, TakesBatches
 
 def functions(
-    partition: type, traffic: type, takes_batches: Callable[..., bool], /
-) -> tuple[FindCores, AppendKnown]: ...
+    partition: type,
+    traffic: type,
+    config: type,
+    takes_batches: Callable[..., bool],
+    codec_of_setting: dict[str, int],
+    unpacked_most: int,
+    /,
+) -> tuple[FindCores, AppendKnown, TakesBatches]: ...

@@ -89,6 +89,8 @@ class Flushes:
         self._services = services
         self._new_log_syncs = new_log_syncs
         self._running: dict[TopicPartition, Deferred[ErrorCode]] = {}
+        self.awaited = self._running, new_log_syncs
+        """While both are empty `when_flushed` has nothing to wait for."""
         self._next: dict[TopicPartition, tuple[Partition, Deferred[ErrorCode]]] = {}
         """Syncs requested while one runs. Such a sync starts after it, and so covers everything appended until then.
         The core is that of the last request, because the running sync may be for a deleted topic of the same name."""
@@ -159,11 +161,6 @@ class Flushes:
                 report(f"flush of {core.topic_partition}", failure)
             return ErrorCode.KAFKA_STORAGE_ERROR
 
-    @property
-    def are_awaited(self) -> bool:
-        """Whether `when_flushed` may have something to wait for."""
-        return bool(self._running or self._new_log_syncs)
-
     def when_flushed(
         self, partitions: Iterable[TopicPartition], timeout_ms: int, *, is_replicated: bool
     ) -> Deferred[Errors] | None:
@@ -173,7 +170,7 @@ class Flushes:
         `is_replicated`: the request waits for high watermarks as well. Those do not move before a new log is durable, and
         their wait ends when another node leads.
         """
-        if not self.are_awaited:
+        if not any(self.awaited):
             return None
         pending: dict[TopicPartition, Deferred[ErrorCode]] = {}
         for name in partitions:

@@ -11,16 +11,26 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkacompat.compiled import require_switched_on
+from kafkacompat.config import LogConfig
 from kafkacompat.partition.partition import Partition
 from kafkacompat.partition.traffic import TopicTraffic
 from kafkacompat.records.compression import CODEC_OF_SETTING
-from kafkacompat.records.plain_produce import BatchFacts, PlainAllowance, TopicSummary
+from kafkacompat.records.plain_produce import BatchFacts, PlainAllowance, TopicFacts, TopicSummary
 
 if TYPE_CHECKING:
-    from kafkacompat.config import LogConfig
+    from kafkacompat.controller.image import TopicImage
+    from kafkacompat.ids import Uuid
 
 FindCores: TypeAlias = Callable[
-    [Mapping[tuple[str, int], Partition], str, list[BatchFacts], bool, TopicSummary, int, list[Partition]],
+    [
+        Mapping[tuple[str, int], Partition],
+        "Mapping[Uuid, TopicImage] | None",
+        list[TopicFacts],
+        frozenset[str],
+        bool,
+        int,
+        list[Partition],
+    ],
     bool,
 ]
 AppendKnown: TypeAlias = Callable[
@@ -32,15 +42,16 @@ AppendKnown: TypeAlias = Callable[
         dict[tuple[str, int], Partition],
         Callable[[Partition, bool], None],
     ],
-    bool,
+    "bool | None",
 ]
+TakesBatches: TypeAlias = Callable[[LogConfig, TopicSummary, int], bool]
 
 NEVER_FLUSH = 2**63 - 1
 NO_CODEC = 1 << 0
 """The codecs of a topic's summary if all its batches are without."""
 
 
-def takes_batches(config: LogConfig, summary: TopicSummary, now_ms: int) -> bool:
+def takes_batches_in_python(config: LogConfig, summary: TopicSummary, now_ms: int) -> bool:
     """Whether the settings of a topic take all these batches as they are."""
     size_max, codecs, earliest_ms, latest_ms, nulls = summary
     target = CODEC_OF_SETTING.get(config.compression_type)
@@ -66,28 +77,36 @@ def takes_records(config: LogConfig, found: tuple[int, int], now_ms: int) -> boo
 
 def find_cores_in_python(
     by_name: Mapping[tuple[str, int], Partition],
-    name: str,
-    batches: list[BatchFacts],
+    by_id: Mapping[Uuid, TopicImage] | None,
+    topics: list[TopicFacts],
+    refused: frozenset[str],
     waits: bool,
-    summary: TopicSummary,
     now_ms: int,
     cores: list[Partition],
 ) -> bool:
-    """Add the partitions of the batches of one topic. False if one of them does not take its batch as it is. `waits`: the
-    request waits for all replicas."""
-    config: LogConfig | None = None
-    for facts in batches:
-        core = by_name.get((name, facts[0]))
-        if core is None or not core.is_leader or core.is_read_only or core.is_ending_mirror:
-            return False
-        if waits and len(core.isr) < len(core.replicas) and not core.has_min_isr():
-            return False
-        its_config = core.log.config
-        if its_config is not config:
-            config = its_config
-            if not takes_batches(config, summary, now_ms):
+    """Add the partitions of the batches. False if one of them does not take its batch as it is, or if a topic is among the refused
+    names. `by_id`: the request has the ids of topics. `waits`: it waits for all replicas."""
+    for name, batches, summary in topics:
+        if by_id is not None:
+            topic = by_id.get(name)
+            if topic is None:
                 return False
-        cores.append(core)
+            name = topic.name
+        if name in refused:
+            return False
+        config: LogConfig | None = None
+        for facts in batches:
+            core = by_name.get((name, facts[0]))
+            if core is None or not core.is_leader or core.is_read_only or core.is_ending_mirror:
+                return False
+            if waits and len(core.isr) < len(core.replicas) and not core.has_min_isr():
+                return False
+            its_config = core.log.config
+            if its_config is not config:
+                config = its_config
+                if not takes_batches_in_python(config, summary, now_ms):
+                    return False
+            cores.append(core)
     return True
 
 
@@ -98,9 +117,10 @@ def append_known_in_python(
     results: list[Any],
     held: dict[tuple[str, int], Partition],
     tell_of: Callable[[Partition, bool], None],
-) -> bool:
+) -> bool | None:
     """Append the batches, from the first one without a result on, to one that needs a closer look. Adds to the results the
-    offset of the first record and the log start. Returns whether each of these batches is below the high watermark.
+    offset of the first record and the log start. Returns whether each of these batches is below the high watermark, or None if one
+    needs a closer look.
 
     Partitions without followers that may have advanced are added to `held`. `tell_of` is told of each other partition. What
     the log raises is about the first batch without a result.
@@ -109,7 +129,7 @@ def append_known_in_python(
     for at in range(len(results), len(cores)):
         core, facts = cores[at], batches[at]
         if not core.is_leader:
-            break
+            return None
         log = core.log
         first_offset = log.append_next(
             frame[facts[1] : facts[2]],
@@ -122,7 +142,7 @@ def append_known_in_python(
             core.leader_epoch,
         )
         if first_offset < 0:
-            break
+            return None
         end = first_offset + facts[5]
         traffic = core.traffic
         traffic.produces += 1
@@ -141,12 +161,20 @@ def append_known_in_python(
 
 find_cores: FindCores = find_cores_in_python
 append_known: AppendKnown = append_known_in_python
-compiled: tuple[FindCores, AppendKnown] | None = None
+takes_batches: TakesBatches = takes_batches_in_python
+compiled: tuple[FindCores, AppendKnown, TakesBatches] | None = None
 """The same functions of _plain.c; None if it was not compiled, or from another source text."""
 try:
     require_switched_on()
     from kafkacompat.partition import _plain
 
-    compiled = find_cores, append_known = _plain.functions(Partition, TopicTraffic, takes_batches)
+    compiled = find_cores, append_known, takes_batches = _plain.functions(
+        Partition,
+        TopicTraffic,
+        LogConfig,
+        takes_batches_in_python,
+        CODEC_OF_SETTING,
+        PlainAllowance.unpacked_bytes,
+    )
 except (ImportError, AttributeError, TypeError):  # it was not compiled, or from another source text
     pass

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 Key = tuple[str, int]
 Watcher = Callable[["Partition"], None]
+EVER = (None,)
+"""A watcher that waits for everything."""
 
 PARTITION_US = 3
 """Of an answer, also its encoding."""
@@ -43,6 +45,8 @@ class Wakeups:
         self.produces = ProducePurgatory(cores, absent, clock, timers, self.budget)
         self.deletions = DeleteRecordsPurgatory(cores, absent, clock, timers, self.budget)
         self._watchers: list[tuple[Watcher, tuple[Sized, ...]]] = []
+        self._who_wait: list[Sized] = [self.produces.waiting]
+        """While all of it is empty nobody waits for an advance."""
         self._append_watchers: list[Watcher] = []
         self._held: dict[Key, Partition] | None = None
         self._held_appends: dict[Key, Partition] = {}
@@ -51,6 +55,7 @@ class Wakeups:
         """Add a callback for an advanced high watermark, and for a changed or ended role. It is not called while all that is in
         `among` is empty: then nobody waits."""
         self._watchers.append((watcher, among))
+        self._who_wait += among or (EVER,)
 
     def watch_appends(self, watcher: Watcher) -> None:
         """Add a callback for a moved end or log start of a partition with followers, and for a changed or ended role."""
@@ -68,7 +73,7 @@ class Wakeups:
 
     def release(self) -> None:
         held, self._held = self._held, None
-        if held:
+        if held and any(self._who_wait):
             self._wake(held.values())
         if self._held_appends:
             appends, self._held_appends = self._held_appends, {}

@@ -25,7 +25,14 @@ from kafkacompat.partition.service import OffsetLookup, PlainAppends, PlainResul
 from kafkacompat.ports import LogRefused, RefusedAtSight
 from kafkacompat.records.batch import BatchCorrupt, ValidatedBatch
 from kafkacompat.records.limits import BatchLimits
-from kafkacompat.records.plain_produce import BatchFacts, PlainProduce, scan_packed
+from kafkacompat.records.plain_produce import (
+    BatchFacts,
+    PlainAllowance,
+    PlainFacts,
+    allowance_for,
+    bounds_of,
+    scan_packed,
+)
 from kafkacompat.records.validate import Allowance, Origin, TooMuchAtOnce, validate_large, validate_produce
 from kafkacompat.tasks import Limit, Overloaded, pause
 from kafkacompat.wire.errors import NONE, ErrorCode
@@ -48,6 +55,8 @@ logger = logging.getLogger(__name__)
 
 FIRST_VERSION_WITH_ZSTD = 7
 FIRST_VERSION_WITH_TOPIC_IDS = 13
+NO_ENDS: Mapping[TopicPartition, int] = {}
+NO_NAMES = frozenset[str]()
 ALL_REPLICAS = -1
 READ_ONLY_TEXT = "The topic is a mirror, and takes records from its source only until the mirror is stopped."
 WITHOUT_LOG_START = frozenset(
@@ -137,8 +146,9 @@ class ReplicaManager:
         )
         self._clock = services.clock
         self._tasks = services.tasks
-        self.limits = limits or BatchLimits()
-        self._large_batches = LargeBatches(services, self.limits)
+        self._limits = limits or BatchLimits()
+        self.plain_bounds = bounds_of(self._limits)
+        self._large_batches = LargeBatches(services, self._limits)
         self.pause = self._large_batches.pause
         self._replication = replication
         self.remote: RemoteFetches | None = None
@@ -200,7 +210,7 @@ class ReplicaManager:
                     now_ms,
                     zstd_allowed=api_version >= FIRST_VERSION_WITH_ZSTD,
                     origin=origin,
-                    limits=self.limits,
+                    limits=self._limits,
                     allowance=allowance,
                 )
             except LogRefused as refused:
@@ -257,7 +267,7 @@ class ReplicaManager:
         timestamp_ms, cores = facts[7], list[Partition]()
         summary = facts[3], NO_CODEC, timestamp_ms, timestamp_ms, 0
         if self.hosted.changes or not plain_appends.find_cores(
-            self.by_name, topic, [facts], True, summary, timestamp_ms, cores
+            self.by_name, None, [(topic, [facts], summary)], NO_NAMES, True, timestamp_ms, cores
         ):
             return None
         results: list[Any] = []
@@ -269,50 +279,59 @@ class ReplicaManager:
         except (LogRefused, OSError, BatchCorrupt) as failure:
             cores[0].traffic.produces += 1
             return self._not_appended(cores[0], facts[3], failure)
-        if not results:
+        if is_done is None:
             return None
         if moved:
             self.advanced(cores[0])
         return results[0][0], is_done
 
-    def append_plain(self, request: PlainProduce) -> PlainAppends | None:
-        now_ms = self._clock.now_ms()
-        cores = self._plain_cores(request, now_ms)
-        if cores is None:
+    def append_plain(self, frame: memoryview, version: int, request: PlainFacts) -> PlainAppends | None:
+        hosted = self.hosted
+        if hosted.changes or frame.readonly:
             return None
-        topics, frame = request.topics, request.frame
+        _, acks, _, units, all_read, topics = request
+        now_ms = self._clock.now_ms()
+        by_id = hosted.image.topics_by_id if version >= FIRST_VERSION_WITH_TOPIC_IDS else None
+        cores: list[Partition] = []
+        if not plain_appends.find_cores(
+            self.by_name, by_id, topics, INTERNAL_TOPICS, acks == ALL_REPLICAS, now_ms, cores
+        ):
+            return None
         batches = topics[0][1] if len(topics) == 1 else [each for _, named, _ in topics for each in named]
+        if not all_read and not self._take_records(
+            cores, batches, allowance_for(units, topics), frame, now_ms
+        ):
+            return None
         results: list[PlainResult] = []
-        are_done = not self._flushes.are_awaited
+        needs_look = False
         held = self.hold_wakeups()
         try:
-            while len(results) < len(cores):
+            while True:
                 try:
-                    if not plain_appends.append_known(frame, cores, batches, results, held, self._tell_of):
-                        are_done = False
+                    are_below = plain_appends.append_known(
+                        frame, cores, batches, results, held, self._tell_of
+                    )
                 except (LogRefused, OSError, BatchCorrupt) as failure:
                     core, facts = cores[len(results)], batches[len(results)]
                     core.traffic.produces += 1
                     result: PlainResult = self._not_appended(core, facts[3], failure)
                 else:
-                    if len(results) == len(cores):
+                    if are_below is not None:
                         break
                     core, facts = cores[len(results)], batches[len(results)]
                     result = self._append_plain_batch(core, facts, frame, now_ms)
-                # A disk that failed may have the others too.
-                if type(result) is not tuple or core.log.high_watermark < result[0] + facts[5]:
-                    are_done = False
                 results.append(result)
+                needs_look = True
         finally:
             self.release_wakeups()
-        if are_done:
-            return PlainAppends(results, {})
+        if are_below and not needs_look and not any(self._flushes.awaited):
+            return results, NO_ENDS
         ends = {
             core.topic_partition: result[0] + facts[5]
             for core, facts, result in zip(cores, batches, results, strict=True)
             if type(result) is tuple
         }
-        return PlainAppends(results, ends)
+        return results, ends
 
     def _append_plain_batch(
         self, core: Partition, facts: BatchFacts, frame: memoryview, now_ms: int
@@ -331,38 +350,25 @@ class ReplicaManager:
             return result
         return result.base_offset, result.log_start_offset
 
-    def _plain_cores(self, request: PlainProduce, now_ms: int) -> list[Partition] | None:
-        """The partitions of the batches, which are checked against the settings of the topics."""
-        by_name, waits = self.by_name, request.acks == ALL_REPLICAS
-        if self.hosted.changes or request.frame.readonly:
-            return None
-        allowance: Allowance | None = None
-        cores: list[Partition] = []
-        for name, batches, summary in request.topics:
-            if request.version >= FIRST_VERSION_WITH_TOPIC_IDS:
-                topic = self.hosted.image.topics_by_id.get(name)
-                if topic is None:
-                    return None
-                name = topic.name
-            if name in INTERNAL_TOPICS:
-                return None
-            first = len(cores)
-            if not plain_appends.find_cores(by_name, name, batches, waits, summary, now_ms, cores):
-                return None
-            if summary[1] == NO_CODEC:
+    def _take_records(
+        self,
+        cores: list[Partition],
+        batches: list[BatchFacts],
+        allowance: PlainAllowance | None,
+        frame: memoryview,
+        now_ms: int,
+    ) -> bool:
+        """Whether the settings take the batches that were not read before. They are read here, within the allowance."""
+        if allowance is None:
+            return False
+        for core, facts in zip(cores, batches, strict=True):
+            if facts[11]:
                 continue
-            for core, facts in zip(cores[first:], batches, strict=True):
-                if facts[11]:
-                    continue
-                if allowance is None:
-                    allowance = request.allowance()
-                    if allowance is None:
-                        return None
-                batch = request.frame[facts[1] : facts[2]]
-                found = scan_packed(batch, facts[4], facts[5], facts[6], facts[7], self.limits, allowance)
-                if found is None or not takes_records(core.log.config, found, now_ms):
-                    return None
-        return cores
+            batch = frame[facts[1] : facts[2]]
+            found = scan_packed(batch, facts[4], facts[5], facts[6], facts[7], self._limits, allowance)
+            if found is None or not takes_records(core.log.config, found, now_ms):
+                return False
+        return True
 
     def validate(
         self, partition: TopicPartition, records: Buffer, api_version: int

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
         VerificationGuard,
     )
     from kafkacompat.records.batch import ValidatedBatch
-    from kafkacompat.records.limits import BatchLimits
-    from kafkacompat.records.plain_produce import BatchFacts, PlainProduce
+    from kafkacompat.records.plain_produce import BatchFacts, PlainBounds, PlainFacts
     from kafkacompat.records.validate import Allowance, Origin
     from kafkacompat.wire.errors import ErrorCode
     from kafkacompat.wire.messages.fetch_response import PartitionData
@@ -53,14 +52,9 @@ BuiltAppend: TypeAlias = "tuple[int, bool]"
 """The offset of the first record, and whether the high watermark is above the batch already."""
 
 
-class PlainAppends(NamedTuple):
-    """The result of a plain request."""
-
-    results: list[PlainResult]
-    """In the request's order."""
-    ends: dict[TopicPartition, int]
-    """The end offsets of the partitions with an append or a duplicate. Empty if all of them are known to be below the high
-    watermarks, and nothing is to be flushed."""
+PlainAppends: TypeAlias = "tuple[list[PlainResult], Mapping[TopicPartition, int]]"
+"""Of a plain request: the results in its order, and the end offsets of the partitions with an append or a duplicate. No ends if
+all of them are known to be below the high watermarks, and nothing is to be flushed."""
 
 
 @dataclass(slots=True)
@@ -151,8 +145,8 @@ class PartitionService(Protocol):
         takes as long as dozens of lookups."""
         ...
 
-    limits: BatchLimits
-    """Of all batches."""
+    plain_bounds: PlainBounds
+    """Of what is read of a plain request."""
 
     def append(
         self,
@@ -181,7 +175,7 @@ class PartitionService(Protocol):
         if the batch needs a closer look: then `append` decides."""
         ...
 
-    def append_plain(self, request: PlainProduce) -> PlainAppends | None:
+    def append_plain(self, frame: memoryview, version: int, request: PlainFacts) -> PlainAppends | None:
         """Append the batches of a plain request. None, before any effect, if the partitions and their settings do not take
         all of them as they are: then `append` decides about each."""
         ...

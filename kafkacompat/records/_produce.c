@@ -26,6 +26,7 @@
 #define LZ4 3
 #define ZSTD 4
 #define UUID_SIZE 16
+#define AFTER_CORRELATION_ID 8
 
 /* CRC-32C: by the processor's instruction where it has one, otherwise by tables. */
 
@@ -287,6 +288,22 @@ has_no_tags(Cursor *cursor, int is_flexible)
     return cursor->at < cursor->end && *cursor->at++ == 0;
 }
 
+/* The header of the request, with a client id in ASCII: any other one is for the usual way to check. */
+static int
+skip_header(Cursor *frame, int is_flexible)
+{
+    int16_t size;
+    if (frame->end - frame->at < AFTER_CORRELATION_ID)
+        return 0;
+    frame->at += AFTER_CORRELATION_ID;
+    if (!read_int16(frame, &size) || size < -1 || size > frame->end - frame->at)
+        return 0;
+    for (; size > 0; size--)
+        if (*frame->at++ & 0x80)
+            return 0;
+    return has_no_tags(frame, is_flexible);
+}
+
 typedef struct {
     const uint8_t *name;
     int32_t size;
@@ -489,10 +506,17 @@ facts_of(const Topic *topic, const Batch *batches, const uint8_t *base, int vers
     return Py_BuildValue(format, (const char *)topic->name, (Py_ssize_t)topic->size, list, summary);
 }
 
+/* The fields of the request before its topics. */
+typedef struct {
+    int64_t position;
+    int16_t acks;
+    int32_t timeout_ms;
+} Request;
+
 /* None, also in the place of a name that is not UTF-8. NULL only when memory has ended. */
 static PyObject *
-result_of(int acks, int32_t timeout_ms, int64_t units, int32_t topics, const Topic *topic, const Batch *batches,
-          const uint8_t *base, int version)
+result_of(const Request *request, int64_t units, int32_t topics, const Topic *topic, const Batch *batches, const uint8_t *base,
+          int version)
 {
     PyObject *list = PyList_New(topics);
     for (int t = 0; list != NULL && t < topics; t++) {
@@ -502,70 +526,92 @@ result_of(int acks, int32_t timeout_ms, int64_t units, int32_t topics, const Top
         else
             PyList_SET_ITEM(list, t, facts);
     }
-    if (list != NULL)
-        return Py_BuildValue("iiLN", acks, (int)timeout_ms, (long long)units, list);
+    if (list != NULL) {
+        int all_read = 1;
+        for (int i = 0; i < topic[topics - 1].end; i++)
+            all_read &= batches[i].is_read;
+        return Py_BuildValue("LiiLNN", (long long)request->position, (int)request->acks, (int)request->timeout_ms,
+                             (long long)units, PyBool_FromLong(all_read), list);
+    }
     if (!PyErr_ExceptionMatches(PyExc_UnicodeDecodeError))
         return NULL;
     PyErr_Clear();
     Py_RETURN_NONE;
 }
 
-PyDoc_STRVAR(read_request_doc,
-"read_request(frame, position, version, units, partition_units, records_most, headers_most, headers_a_record, unpacked_most)\n\
+/* The fields before the topics, and how many topics there are. 0 if anything is unusual, such as a transaction. */
+static int
+read_start(Cursor *frame, const uint8_t *base, int is_flexible, Request *request, int32_t *topics)
+{
+    int16_t null_id;
+    if (!skip_header(frame, is_flexible))
+        return 0;
+    request->position = frame->at - base;
+    if (is_flexible ? frame->at == frame->end || *frame->at++ != 0 : !read_int16(frame, &null_id) || null_id != -1)
+        return 0;
+    return read_int16(frame, &request->acks) && request->acks >= -1 && request->acks <= 1
+           && read_int32(frame, &request->timeout_ms) && read_size(frame, is_flexible, topics) && *topics > 0
+           && *topics <= PARTITIONS_MOST;
+}
+
+/* Checksums and records. 0 if anything is unusual. */
+static int
+read_batches(Batch *batch, int count, Bounds *bounds)
+{
+    for (; count; count--, batch++) {
+        const uint8_t *at = batch->batch;
+        if (crc32c(at + CHECKED_FROM, batch->size - CHECKED_FROM) != (uint32_t)big_endian(at + 17, 4))
+            return 0;
+        Cursor rest = {at + HEADER_SIZE, at + batch->size};
+        if (batch->codec ? !read_packed(batch, rest, bounds) : !read_records(batch, rest, bounds))
+            return 0;
+    }
+    return 1;
+}
+
+#define BOUNDS 6
+
+PyDoc_STRVAR(read_frame_doc,
+"read_frame(frame, version, (units, partition_units, records_most, headers_most, headers_a_record, unpacked_most))\n\
 The facts of a plain Produce request (see plain_produce.py), or None.");
 
 static PyObject *
-read_request(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
+read_frame(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
 {
-    long long given[8];
-    if (nargs != 9) {
-        PyErr_SetString(PyExc_TypeError, "read_request takes 9 arguments");
+    long long given[BOUNDS];
+    if (nargs != 3 || !PyTuple_Check(args[2]) || PyTuple_GET_SIZE(args[2]) != BOUNDS) {
+        PyErr_SetString(PyExc_TypeError, "read_frame takes a frame, a version and a tuple of six bounds");
         return NULL;
     }
-    for (int i = 0; i < 8; i++) {
-        given[i] = PyLong_AsLongLong(args[i + 1]);
+    long long version = PyLong_AsLongLong(args[1]);
+    if (version == -1 && PyErr_Occurred())
+        return NULL;
+    for (int i = 0; i < BOUNDS; i++) {
+        given[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(args[2], i));
         if (given[i] == -1 && PyErr_Occurred())
             return NULL;
     }
-    int64_t position = given[0], version = given[1];
-    int64_t unpacked_most = given[7] < UNPACKED_MOST ? given[7] : UNPACKED_MOST;
-    Bounds bounds = {given[2], given[3], given[4], given[5], given[6], unpacked_most, UNPACKED_A_CALL};
-    Py_buffer frame;
-    if (PyObject_GetBuffer(args[0], &frame, PyBUF_SIMPLE) < 0)
+    int64_t unpacked_most = given[5] < UNPACKED_MOST ? given[5] : UNPACKED_MOST;
+    Bounds bounds = {given[0], given[1], given[2], given[3], given[4], unpacked_most, UNPACKED_A_CALL};
+    Py_buffer buffer;
+    if (PyObject_GetBuffer(args[0], &buffer, PyBUF_SIMPLE) < 0)
         return NULL;
-    const uint8_t *base = frame.buf;
-    PyObject *result = NULL;
+    const uint8_t *base = buffer.buf;
+    PyObject *result = Py_None;
     Topic topics[PARTITIONS_MOST];
     Batch batches[PARTITIONS_MOST];
-    if (position < 0 || position > frame.len || frame.len > BYTES_MOST || version < OLDEST || version > NEWEST
-        || bounds.partition_units < 1 || bounds.headers_a_record < 0)
-        goto unusual;
-    Cursor body = {base + position, base + frame.len};
-    int is_flexible = version >= FIRST_FLEXIBLE;
-    int16_t acks, null_id;
-    int32_t timeout_ms, count;
-    /* No transaction. */
-    if (is_flexible ? body.at == body.end || *body.at++ != 0 : !read_int16(&body, &null_id) || null_id != -1)
-        goto unusual;
-    if (!read_int16(&body, &acks) || acks < -1 || acks > 1 || !read_int32(&body, &timeout_ms)
-        || !read_size(&body, is_flexible, &count) || count <= 0 || count > PARTITIONS_MOST)
-        goto unusual;
-    if (!read_topics(&body, (int)version, count, topics, batches, &bounds))
-        goto unusual;
-    for (int i = 0; i < topics[count - 1].end; i++) {
-        const uint8_t *at = batches[i].batch;
-        if (crc32c(at + CHECKED_FROM, batches[i].size - CHECKED_FROM) != (uint32_t)big_endian(at + 17, 4))
-            goto unusual;
-        Cursor rest = {at + HEADER_SIZE, at + batches[i].size};
-        if (batches[i].codec ? !read_packed(batches + i, rest, &bounds) : !read_records(batches + i, rest, &bounds))
-            goto unusual;
-    }
-    result = result_of(acks, timeout_ms, bounds.units, count, topics, batches, base, (int)version);
-    PyBuffer_Release(&frame);
+    Request request;
+    int32_t count;
+    Cursor frame = {base, base + buffer.len};
+    if (buffer.len <= BYTES_MOST && version >= OLDEST && version <= NEWEST && bounds.partition_units >= 1
+        && bounds.headers_a_record >= 0 && read_start(&frame, base, version >= FIRST_FLEXIBLE, &request, &count)
+        && read_topics(&frame, (int)version, count, topics, batches, &bounds)
+        && read_batches(batches, topics[count - 1].end, &bounds))
+        result = result_of(&request, bounds.units, count, topics, batches, base, (int)version);
+    else
+        Py_INCREF(result);
+    PyBuffer_Release(&buffer);
     return result;
-unusual:
-    PyBuffer_Release(&frame);
-    Py_RETURN_NONE;
 }
 
 /* The answer. Its objects are those of the interpreter, so only types are checked, and nothing is bounded but the bytes. */
@@ -667,29 +713,37 @@ put_topics(uint8_t *at, PyObject *topics, PyObject *results, int version)
     return done == PyList_GET_SIZE(results) ? at : NULL;
 }
 
-PyDoc_STRVAR(answer_produce_doc,
-"answer_produce(version, topics, results)\n\
-The bytes of a response without errors (see packed_answer of plain_produce.py), or None.");
+PyDoc_STRVAR(pack_answer_doc,
+"pack_answer(version, topics, results, correlation_id)\n\
+The bytes of a response without errors (see packed_in_python of plain_produce.py), or None.");
 
 static PyObject *
-answer_produce(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
+pack_answer(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
 {
-    if (nargs != 3 || !PyList_Check(args[1]) || !PyList_Check(args[2])) {
-        PyErr_SetString(PyExc_TypeError, "answer_produce takes a version and two lists");
+    if (nargs != 4 || !PyList_Check(args[1]) || !PyList_Check(args[2])) {
+        PyErr_SetString(PyExc_TypeError, "pack_answer takes a version, two lists and a correlation id");
         return NULL;
     }
-    long version = PyLong_AsLong(args[0]);
-    if (version == -1 && PyErr_Occurred())
+    int has_header = args[3] != Py_None;
+    long version = PyLong_AsLong(args[0]), correlation_id = has_header ? PyLong_AsLong(args[3]) : 0;
+    if ((version == -1 || correlation_id == -1) && PyErr_Occurred())
         return NULL;
     Py_ssize_t topics = PyList_GET_SIZE(args[1]), partitions = PyList_GET_SIZE(args[2]);
     if (version < FIRST_PACKED || version > NEWEST || topics > PARTITIONS_MOST || partitions > PARTITIONS_MOST)
         Py_RETURN_NONE;
-    PyObject *bytes = PyBytes_FromStringAndSize(NULL, 16 + topics * TOPIC_MOST + partitions * PARTITION_MOST);
+    PyObject *bytes = PyBytes_FromStringAndSize(NULL, 32 + topics * TOPIC_MOST + partitions * PARTITION_MOST);
     if (bytes == NULL)
         return NULL;
-    uint8_t *begin = (uint8_t *)PyBytes_AS_STRING(bytes);
-    uint8_t *end = put_topics(begin, args[1], args[2], (int)version);
+    uint8_t *begin = (uint8_t *)PyBytes_AS_STRING(bytes), *body = begin;
+    if (has_header) {
+        body = put(begin + 4, (uint64_t)correlation_id, 4);
+        if (version >= FIRST_FLEXIBLE)
+            *body++ = 0;
+    }
+    uint8_t *end = put_topics(body, args[1], args[2], (int)version);
     if (end != NULL) {
+        if (has_header)
+            put(begin, (uint64_t)(end - begin - 4), 4);
         _PyBytes_Resize(&bytes, end - begin);
         return bytes;
     }
@@ -743,9 +797,9 @@ use_lz4(PyObject *module, PyObject *path)
 }
 
 static PyMethodDef methods[] = {
-    {"read_request", (PyCFunction)(void (*)(void))read_request, METH_FASTCALL, read_request_doc},
+    {"read_frame", (PyCFunction)(void (*)(void))read_frame, METH_FASTCALL, read_frame_doc},
     {"use_lz4", use_lz4, METH_O, use_lz4_doc},
-    {"answer_produce", (PyCFunction)(void (*)(void))answer_produce, METH_FASTCALL, answer_produce_doc},
+    {"pack_answer", (PyCFunction)(void (*)(void))pack_answer, METH_FASTCALL, pack_answer_doc},
     {"checksum", checksum, METH_VARARGS, checksum_doc},
     {NULL, NULL, 0, NULL},
 };

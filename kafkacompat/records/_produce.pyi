@@ -3,22 +3,15 @@
 from typing import Any
 
 from kafkacompat.ports import Buffer
-from kafkacompat.records.plain_produce import TopicFacts
+from kafkacompat.records.plain_produce import PlainBounds, PlainFacts, TopicFacts
 
-def read_request(
-    frame: Buffer,
-    position: int,
+def read_frame(frame: Buffer, version: int, bounds: PlainBounds, /) -> PlainFacts | None: ...
+def pack_answer(
     version: int,
-    units: int,
-    partition_units: int,
-    records_most: int,
-    headers_most: int,
-    headers_a_record: int,
-    unpacked_most: int,
+    topics: list[TopicFacts],
+    results: list[tuple[int, int] | Any],
+    correlation_id: int | None,
     /,
-) -> tuple[int, int, int, list[TopicFacts]] | None: ...
-def answer_produce(
-    version: int, topics: list[TopicFacts], results: list[tuple[int, int] | Any], /
 ) -> bytes | None: ...
 def checksum(data: Buffer, by_instruction: bool, /) -> int: ...
 def use_lz4(path: str, /) -> bool: ...

@@ -13,6 +13,7 @@ is left unread, and opened here.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from struct import Struct as Layout
 from typing import Any, TypeAlias
@@ -34,14 +35,6 @@ from kafkacompat.records.validate import (
 )
 from kafkacompat.wire.primitives import write_uvarint
 
-try:
-    require_switched_on()
-    from kafkacompat.records import _produce
-
-    _parse, _pack, _use_lz4 = _produce.read_request, _produce.answer_produce, _produce.use_lz4
-except (ImportError, AttributeError):  # it was not compiled, or from another source text
-    _parse = _pack = _use_lz4 = None  # type: ignore[assignment]
-
 BatchFacts: TypeAlias = "tuple[int, int, int, int, int, int, int, int, int, int, int, int]"
 """(partition index, start and end in the frame, size, codec, record count, base timestamp and latest timestamp in ms, producer
 id, producer epoch, base sequence, whether the records were read)."""
@@ -62,58 +55,15 @@ class PlainAllowance(Allowance):
     unpacked_bytes = Allowance.unpacked_bytes // 2
 
 
-NOT_TRIED = object()
+PlainFacts: TypeAlias = "tuple[int, int, int, int, bool, list[TopicFacts]]"
+"""(position of the body in the frame, acks, timeout in ms, units of an Allowance that are left for batches that were not read,
+whether all were read, topics)."""
+PlainBounds: TypeAlias = "tuple[int, int, int, int, int, int]"
 
 
-class PlainProduce:
-    """A request whose batches are valid as far as no topic's settings are concerned, but for those that were not read."""
-
-    __slots__ = ("acks", "appended", "frame", "position", "timeout_ms", "topics", "units", "version")
-
-    def __init__(
-        self,
-        frame: memoryview,
-        position: int,
-        version: int,
-        acks: int,
-        timeout_ms: int,
-        units: int,
-        topics: list[TopicFacts],
-    ) -> None:
-        self.frame = frame
-        self.position = position
-        """Of the body in the frame."""
-        self.version = version
-        self.acks = acks
-        self.timeout_ms = timeout_ms
-        self.units = units
-        """Units of an Allowance that are left for batches that were not read."""
-        self.topics = topics
-        self.appended: Any = NOT_TRIED
-        """What came of its appends: the results, None if it has to take another way, or what they raised."""
-
-    def allowance(self) -> PlainAllowance | None:
-        """For its batches that were not read. None if they have more bytes than it allows."""
-        cost = 0
-        for _, batches, _ in self.topics:
-            for facts in batches:
-                if not facts[11]:
-                    cost += facts[3] * UNPACKING_COST[facts[4]]
-        if cost > PlainAllowance.packed_bytes:
-            return None
-        allowance = PlainAllowance()
-        allowance.units = self.units
-        return allowance
-
-
-def parse_produce(frame: memoryview, position: int, version: int, limits: BatchLimits) -> PlainProduce | None:
-    """The request whose body begins at a position of the frame. None if it is not plain, or if nothing was compiled."""
-    if _parse is None:
-        return None
-    found = _parse(
-        frame,
-        position,
-        version,
+def bounds_of(limits: BatchLimits) -> PlainBounds:
+    """What `read_frame` reads at most."""
+    return (
         STEP_UNITS,
         PARTITION_UNITS + BATCH_UNITS,
         limits.records,
@@ -121,7 +71,43 @@ def parse_produce(frame: memoryview, position: int, version: int, limits: BatchL
         limits.headers_a_record,
         min(limits.unpacked_bytes, PlainAllowance.unpacked_bytes),
     )
-    return None if found is None else PlainProduce(frame, position, version, *found)
+
+
+NOT_TRIED = object()
+
+
+class PlainProduce:
+    """A request whose batches are valid as far as no topic's settings are concerned, but for those that were not read. Made when
+    it is not answered at once."""
+
+    __slots__ = ("acks", "appended", "facts", "frame", "position", "timeout_ms", "topics", "version")
+
+    def __init__(self, frame: memoryview, version: int, facts: PlainFacts, appended: Any = NOT_TRIED) -> None:
+        self.frame = frame
+        self.version = version
+        self.facts = facts
+        self.position, self.acks, self.timeout_ms, _, _, self.topics = facts
+        self.appended = appended
+        """What came of its appends: the results, None if it has to take another way, or what they raised."""
+
+
+def allowance_for(units: int, topics: list[TopicFacts]) -> PlainAllowance | None:
+    """For the batches that were not read. None if they have more bytes than it allows."""
+    cost = 0
+    for _, batches, _ in topics:
+        for facts in batches:
+            if not facts[11]:
+                cost += facts[3] * UNPACKING_COST[facts[4]]
+    if cost > PlainAllowance.packed_bytes:
+        return None
+    allowance = PlainAllowance()
+    allowance.units = units
+    return allowance
+
+
+def read_nothing(frame: memoryview, version: int, bounds: PlainBounds) -> PlainFacts | None:
+    """The facts of a plain request, from its frame. None if it is not plain. Here nothing is read."""
+    return None
 
 
 _has_shown_lz4 = False
@@ -173,6 +159,8 @@ FIRST_PACKED_VERSION = 5
 FIRST_VERSION_WITH_MESSAGES = 8
 FIRST_FLEXIBLE_VERSION = 9
 FIRST_VERSION_WITH_TOPIC_IDS = 13
+HEADER = Layout(">ii")
+"""Size and correlation id."""
 COUNT = Layout(">i")
 NAME_SIZE = Layout(">h")
 THROTTLE_TIME = bytes(4)
@@ -183,21 +171,26 @@ NO_MESSAGES = COUNT.pack(0) + b"\xff\xff"
 NO_COMPACT_MESSAGES = b"\1\0" + NO_TAGS
 
 
-def packed_answer(version: int, topics: list[TopicFacts], results: list[Any]) -> bytes | bytearray | None:
+def packed_in_python(
+    version: int, topics: list[TopicFacts], results: list[Any], correlation_id: int | None
+) -> bytes | bytearray | None:
     """The response to a plain request, as the codec of wire/ encodes it. `results` has for each partition in turn the offset of
-    its first record and the log start. None if one of them is something else, such as a refusal, or in an older version."""
+    its first record and the log start. None if one of them is something else, such as a refusal, or in an older version.
+
+    With a correlation id it has size and header before it.
+    """
     if version < FIRST_PACKED_VERSION:
         return None
-    return packed_in_python(version, topics, results) if _pack is None else _pack(version, topics, results)
-
-
-def packed_in_python(version: int, topics: list[TopicFacts], results: list[Any]) -> bytearray | None:
     is_flexible = version >= FIRST_FLEXIBLE_VERSION
     rest = NO_COMPACT_MESSAGES if is_flexible else NO_MESSAGES
     if version < FIRST_VERSION_WITH_MESSAGES:
         rest = b""
     pack = FIELDS.pack
     out = bytearray()
+    if correlation_id is not None:
+        out += HEADER.pack(0, correlation_id)
+        if is_flexible:
+            out += NO_TAGS
     write_count = _write_compact_count if is_flexible else _write_count
     write_count(out, len(topics))
     left = iter(results)
@@ -223,6 +216,8 @@ def packed_in_python(version: int, topics: list[TopicFacts], results: list[Any])
     out += THROTTLE_TIME
     if is_flexible:
         out += NO_TAGS
+    if correlation_id is not None:
+        COUNT.pack_into(out, 0, len(out) - COUNT.size)
     return out
 
 
@@ -232,3 +227,20 @@ def _write_count(out: bytearray, count: int) -> None:
 
 def _write_compact_count(out: bytearray, count: int) -> None:
     write_uvarint(out, count + 1)
+
+
+read_frame: Callable[[memoryview, int, PlainBounds], PlainFacts | None] = read_nothing
+packed_answer: Callable[[int, list[TopicFacts], list[Any], int | None], bytes | bytearray | None] = (
+    packed_in_python
+)
+_use_lz4: Callable[[str], bool] | None = None
+compiled: Any = None
+"""The same functions of _produce.c; None if it was not compiled, or from another source text."""
+try:
+    require_switched_on()
+    from kafkacompat.records import _produce
+
+    compiled = _produce.read_frame, _produce.pack_answer, _produce.use_lz4
+    read_frame, packed_answer, _use_lz4 = compiled
+except (ImportError, AttributeError):  # it was not compiled, or from another source text
+    pass

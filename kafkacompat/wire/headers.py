@@ -7,6 +7,7 @@ unsupported version is read as far as possible, so that it can be answered. Wire
 """
 
 from struct import Struct as Layout
+from struct import error as StructError
 
 from kafkacompat.wire.codec import encoder
 from kafkacompat.wire.errors import WireError
@@ -58,9 +59,10 @@ def parse_request_header(frame: ByteSequence) -> RequestHeader:
 
 def request_start(frame: ByteSequence) -> tuple[int, int, int]:
     """Return key, version and correlation id of a frame (without its size)."""
-    if len(frame) < START.size:
-        raise WireError(f"a request of {len(frame)} bytes has no header")
-    return START.unpack_from(frame)
+    try:
+        return START.unpack_from(frame)
+    except StructError:
+        raise WireError(f"a request of {len(frame)} bytes has no header") from None
 
 
 def rest_of_header(frame: ByteSequence, api_key: int, api_version: int, correlation_id: int) -> RequestHeader:

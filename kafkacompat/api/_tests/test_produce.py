@@ -41,7 +41,7 @@ ALL_VERSIONS = range(3, 14)
 def reading(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the extension is built, a plain request takes another way than the others."""
     if request.param == "decoded":
-        monkeypatch.setattr(plain_produce, "_parse", None)
+        monkeypatch.setattr(plain_produce, "read_frame", plain_produce.read_nothing)
 
 
 def request(

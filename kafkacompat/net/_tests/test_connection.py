@@ -435,9 +435,9 @@ async def test_requests_that_a_request_wakes_are_answered_before_it(monkeypatch:
         sent.extend(bytes(part)[4:] for part in self._parts if not isinstance(part, FileSlice))
         return flush(self, budget_bytes)
 
-    def traced_alone(self: output_queue.OutputQueue, part: bytes) -> None:
+    def traced_alone(self: output_queue.OutputQueue, part: bytes) -> int:
         sent.append(bytes(part)[4:])
-        send_alone(self, part)
+        return send_alone(self, part)
 
     monkeypatch.setattr(output_queue.OutputQueue, "flush", traced)
     monkeypatch.setattr(output_queue.OutputQueue, "send_alone", traced_alone)
@@ -478,11 +478,11 @@ async def test_a_reply_that_cannot_be_sent_at_once_harms_only_its_own_connection
             raise ConnectionResetError("gone")
         return flush(self, budget_bytes)
 
-    def failing_alone(self: output_queue.OutputQueue, part: bytes) -> None:
+    def failing_alone(self: output_queue.OutputQueue, part: bytes) -> int:
         if b"done park" in bytes(part):
             failed.append(self)
             raise ConnectionResetError("gone")
-        send_alone(self, part)
+        return send_alone(self, part)
 
     monkeypatch.setattr(output_queue.OutputQueue, "flush", failing)
     monkeypatch.setattr(output_queue.OutputQueue, "send_alone", failing_alone)

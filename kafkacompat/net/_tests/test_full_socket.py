@@ -509,7 +509,7 @@ def test_a_reply_alone_is_sent_or_queued_whole(room: int) -> None:
     output = OutputQueue(calls)  # type: ignore[arg-type]
     if not room:
         calls.send = blocked  # type: ignore[method-assign]
-    output.send_alone(b"0123456789")
+    assert output.send_alone(b"0123456789") == len(calls.sent)
     assert output.queued_bytes == 10 - len(calls.sent)
     calls = Calls(b"", 4)
     output._socket = calls  # type: ignore[assignment]
@@ -528,10 +528,10 @@ async def test_a_client_that_is_gone_when_its_reply_is_sent_ends_only_its_connec
 ) -> None:
     """The reset is met by the call that sends the only reply."""
 
-    def gone(self: OutputQueue, part: bytes) -> None:
+    def gone(self: OutputQueue, part: bytes) -> int:
         if b"hello" in bytes(part):
             raise ConnectionResetError("gone")
-        send_alone(self, part)
+        return send_alone(self, part)
 
     send_alone = OutputQueue.send_alone
     monkeypatch.setattr(OutputQueue, "send_alone", gone)

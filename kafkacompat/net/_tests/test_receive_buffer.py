@@ -38,19 +38,31 @@ def test_the_buffer_gives_back_the_frames_it_was_fed(
     received: list[bytes] = []
     position = turn = 0
     while position < len(stream):
-        is_alone = asks_alone and not len(buffer)
-        room = buffer.empty_room() if is_alone else buffer.room(hold=False)
-        assert room
         stop = next(end for end in ends if end > position) if ends_at_frames else len(stream)
-        count = min(len(room), cuts[turn % len(cuts)], stop - position)
-        turn += 1
-        room[:count] = stream[position : position + count]
-        position += count
-        if not is_alone:
-            buffer.end += count
-        elif (frame := buffer.only_frame(count)) is not None:
-            received.append(bytes(frame))
+
+        def receive_into(
+            room: memoryview, left: bytes = stream[position:stop], most: int = cuts[turn % len(cuts)]
+        ) -> int:
+            assert room
+            count = min(len(room), most, len(left))
+            room[:count] = left[:count]
+            return count
+
+        before = received_bytes(received, buffer)
+        if asks_alone and not len(buffer):
+            with pytest.raises(BlockingIOError):
+                buffer.receive_frame(blocked)
             assert not len(buffer)
+            frame = buffer.receive_frame(receive_into)
+            if frame is not None:
+                received.append(bytes(frame))
+                assert not len(buffer)
+        else:
+            room = buffer.room(hold=False)
+            assert room is not None
+            buffer.end += receive_into(room)
+        turn += 1
+        position += received_bytes(received, buffer) - before
         while buffer.has_frame():
             frame = buffer.next_frame()
             assert frame is not None
@@ -60,6 +72,14 @@ def test_the_buffer_gives_back_the_frames_it_was_fed(
     assert len(buffer) == 0
     buffer.shrink()
     assert buffer.capacity == INITIAL_BYTES
+
+
+def received_bytes(frames: list[bytes], buffer: ReceiveBuffer) -> int:
+    return sum(map(len, frames)) + 4 * len(frames) + len(buffer)
+
+
+def blocked(room: memoryview) -> int:
+    raise BlockingIOError
 
 
 def test_a_promised_size_takes_no_memory() -> None:

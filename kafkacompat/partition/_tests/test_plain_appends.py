@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from kafkacompat.compiled import OFF, SWITCH
 from kafkacompat.config import LogConfig
-from kafkacompat.ids import TopicPartition
+from kafkacompat.ids import INTERNAL_TOPICS, TopicPartition
 from kafkacompat.partition import plain_appends
 from kafkacompat.partition._tests.kit import (
     LedPartitions,
@@ -27,11 +27,17 @@ from kafkacompat.partition._tests.kit import (
     topic_image,
 )
 from kafkacompat.partition.partition import Partition
-from kafkacompat.partition.plain_appends import append_known_in_python, compiled, find_cores_in_python
+from kafkacompat.partition.plain_appends import (
+    append_known_in_python,
+    compiled,
+    find_cores_in_python,
+    takes_batches_in_python,
+)
 from kafkacompat.partition.traffic import TopicTraffic
 from kafkacompat.records._tests.examples import examples
 from kafkacompat.records.batch import HEADER
-from kafkacompat.records.plain_produce import BatchFacts, PlainProduce
+from kafkacompat.records.compression import CODEC_OF_SETTING
+from kafkacompat.records.plain_produce import BatchFacts, PlainAllowance, PlainFacts
 from kafkacompat.records.validate import STEP_UNITS
 
 needs_compiler = pytest.mark.skipif(compiled is None, reason="no compiler built kafkacompat.partition._plain")
@@ -73,7 +79,8 @@ def facts_of(batch: bytearray, index: int, start: int, is_read: bool = True) -> 
     )
 
 
-def plain(asked: list[tuple[str, int, bytearray]], acks: int = -1) -> PlainProduce:
+def plain(asked: list[tuple[str, int, bytearray]], acks: int = -1) -> tuple[memoryview, int, PlainFacts]:
+    """What `append_plain` takes."""
     frame = bytearray()
     topics: list[Any] = []
     for name in dict.fromkeys(name for name, _, _ in asked):
@@ -94,7 +101,8 @@ def plain(asked: list[tuple[str, int, bytearray]], acks: int = -1) -> PlainProdu
             0,
         )
         topics.append((name, named, summary))
-    return PlainProduce(memoryview(frame), 0, 9, acks, 500, STEP_UNITS, topics)
+    all_read = all(facts[11] for _, named, _ in topics for facts in named)
+    return memoryview(frame), 9, (0, acks, 500, STEP_UNITS, all_read, topics)
 
 
 class Step(NamedTuple):
@@ -151,7 +159,7 @@ def done(made: LedPartitions, step: Step) -> Any:
     if step.fails is not None:
         made.disk.failing = "{}-{}/".format(*NAMES[step.fails])
     try:
-        return made.manager.append_plain(plain(asked, step.acks))
+        return made.manager.append_plain(*plain(asked, step.acks))
     finally:
         made.disk.failing = None
 
@@ -175,13 +183,13 @@ def state(made: LedPartitions) -> Any:
     return found
 
 
-def use(patch: pytest.MonkeyPatch, gait: tuple[Any, Any] | None) -> None:
+def use(patch: pytest.MonkeyPatch, gait: tuple[Any, ...] | None) -> None:
     assert gait is not None
-    for name, function in zip(("find_cores", "append_known"), gait, strict=True):
+    for name, function in zip(("find_cores", "append_known"), gait, strict=False):
         patch.setattr(plain_appends, name, function)
 
 
-IN_PYTHON = find_cores_in_python, append_known_in_python
+IN_PYTHON = find_cores_in_python, append_known_in_python, takes_batches_in_python
 ALL = Step([(0, 1, {}), (1, 1, {}), (2, 1, {})], 1, [], None)
 FAILS = ALL._replace(fails=1)
 
@@ -215,9 +223,9 @@ def test_the_usual_batches_are_appended_in_one_walk(gait: Any, monkeypatch: pyte
     made = world()
     walks: list[int] = []
 
-    def counted(*arguments: Any) -> bool:
+    def counted(*arguments: Any) -> bool | None:
         walks.append(len(arguments[3]))
-        are_done: bool = gait[1](*arguments)
+        are_done: bool | None = gait[1](*arguments)
         return are_done
 
     use(monkeypatch, (gait[0], counted))
@@ -225,7 +233,7 @@ def test_the_usual_batches_are_appended_in_one_walk(gait: Any, monkeypatch: pyte
         answer = done(made, ALL._replace(asked=[(0, 1, {}), (1, 1, {})]))
         assert answer is not None
     # The first batch of each log needs a closer look, and each walk begins at the first batch without a result.
-    assert walks == [0, 1, 0, 0]
+    assert walks == [0, 1, 2, 0, 0]
     assert [made.log("a", index).log_end_offset for index in range(2)] == [3, 3]
     assert answer == ([(2, 0), (2, 0)], {})
 
@@ -235,17 +243,28 @@ def prepared() -> tuple[LedPartitions, list[Any], list[Any]]:
     made = world()
     done(made, ALL)
     batch = batch_of(b"v", now_ms=made.time.now_ms())
-    request = plain([("a", 0, bytearray(batch)), ("a", 1, bytearray(batch))])
-    name, batches, summary = request.topics[0]
+    frame, _, request = plain([("a", 0, bytearray(batch)), ("a", 1, bytearray(batch))])
+    topics = request[5]
     by_name = made.manager.by_name
     cores = [by_name[TopicPartition("a", index)] for index in range(2)]
     return (
         made,
-        [by_name, name, batches, True, summary, made.time.now_ms(), []],
-        [request.frame, cores, batches, [], {}, lambda core, is_duplicate: None],
+        [by_name, None, topics, INTERNAL_TOPICS, True, made.time.now_ms(), []],
+        [frame, cores, topics[0][1], [], {}, lambda core, is_duplicate: None],
     )
 
 
+NOW_MS = 1_700_000_000_000
+JUDGING = [
+    "cleanup_policy",
+    "compression_type",
+    "flush_messages",
+    "max_decompressed_message_bytes",
+    "max_message_bytes",
+    "message_timestamp_after_max_ms",
+    "message_timestamp_before_max_ms",
+    "message_timestamp_type",
+]
 HOSTILE: list[Any] = [None, -1, 1 << 31, 1 << 70, True, 1.5, "x", b"", (), [], {}]
 
 
@@ -312,6 +331,104 @@ def test_hostile_facts(place: int, value: Any) -> None:
             gait[1](*appending)
         ends.append((outcome, appending[3], [made.log("a", at).log_end_offset for at in range(2)]))
     assert ends[0] == ends[1]
+
+
+@needs_compiler
+@pytest.mark.parametrize("value", HOSTILE, ids=repr)
+@pytest.mark.parametrize("place", range(3))
+def test_hostile_topics(place: int, value: Any) -> None:
+    """The compiled walk finds no more than the other."""
+    found = []
+    for gait in (IN_PYTHON, compiled):
+        assert gait is not None
+        _, finding, _ = prepared()
+        topic = list(finding[2][0])
+        topic[place] = copy(value)
+        finding[2][0] = tuple(topic)
+        with suppress(TypeError, ValueError, AttributeError, LookupError):
+            found.append(gait[0](*finding) and [core.topic_partition for core in finding[6]])
+    assert not found[1:] or found[1] in (found[0], False)
+
+
+@needs_compiler
+@pytest.mark.parametrize("topic", [None, (), ("a", []), ["a", [], ()], ("a", (), ())], ids=repr)
+def test_what_is_no_topic(topic: Any) -> None:
+    assert compiled is not None
+    _, finding, _ = prepared()
+    finding[2].append(topic)
+    with pytest.raises(TypeError, match="a topic is a tuple"):
+        compiled[0](*finding)
+
+
+@pytest.mark.parametrize("gait", [IN_PYTHON, compiled], ids=["python", "compiled"])
+def test_topics_by_id_and_internal_ones(gait: Any) -> None:
+    if gait is None:
+        pytest.skip("no compiler built kafkacompat.partition._plain")
+    _, finding, appending = prepared()
+    _, batches, summary = finding[2][0]
+    finding[1] = {b"a": NamedTopic("a"), b"internal": NamedTopic(next(iter(INTERNAL_TOPICS)))}
+    outcomes = []
+    for asked in (b"a", b"unknown", b"internal"):
+        finding[2], finding[6] = [(asked, batches, summary)], []
+        outcomes.append((gait[0](*finding), finding[6]))
+    assert outcomes == [(True, appending[1]), (False, []), (False, [])]
+    finding[1], finding[2] = None, [(next(iter(INTERNAL_TOPICS)), batches, summary)]
+    assert not gait[0](*finding)
+
+
+class NamedTopic(NamedTuple):
+    name: str
+
+
+times = st.sampled_from(
+    [0, 1, 1000, NOW_MS - 1, NOW_MS, NOW_MS + 1, NOW_MS + 1000, (1 << 63) - 1, -(1 << 63)]
+)
+any_config = st.builds(
+    LogConfig,
+    cleanup_policy=st.sampled_from([("delete",), ("compact",), ("delete", "compact"), ()]),
+    compression_type=st.sampled_from(["producer", "producer", "uncompressed", "lz4", "zstd", "unknown"]),
+    flush_messages=st.sampled_from([(1 << 63) - 1, (1 << 63) - 1, 1]),
+    max_decompressed_message_bytes=st.sampled_from([1 << 30, 0, PlainAllowance.unpacked_bytes]),
+    max_message_bytes=st.sampled_from([1 << 20, 100, 99]),
+    message_timestamp_after_max_ms=st.sampled_from([(1 << 63) - 1, 0, 1, 1000]),
+    message_timestamp_before_max_ms=st.sampled_from([(1 << 63) - 1, 0, 1, 1000]),
+    message_timestamp_type=st.sampled_from(["CreateTime", "CreateTime", "LogAppendTime"]),
+)
+summaries = st.tuples(
+    st.sampled_from([100, 1]), st.sampled_from([1, 1, 2, 8, 9, 16]), times, times, st.sampled_from([0, 1])
+)
+
+
+@needs_compiler
+@settings(max_examples=examples(500), deadline=None)
+@given(any_config, summaries, times)
+def test_both_compare_settings_alike(config: LogConfig, summary: Any, now_ms: int) -> None:
+    assert compiled is not None
+    assert compiled[2](config, summary, now_ms) == takes_batches_in_python(config, summary, now_ms)
+
+
+@needs_compiler
+@pytest.mark.parametrize("value", [*HOSTILE, ("compact", 7), ...], ids=repr)
+@pytest.mark.parametrize("place", [*range(5), "now_ms", *JUDGING])
+def test_hostile_settings_and_summaries(place: Any, value: Any) -> None:
+    """The same outcome, or an error of the same type."""
+    outcomes = []
+    for gait in (IN_PYTHON, compiled):
+        assert gait is not None
+        config, summary, now_ms = LogConfig(), [100, 1, NOW_MS, NOW_MS, 1], NOW_MS
+        if place == "now_ms":
+            now_ms = value
+        elif isinstance(place, int):
+            summary[place] = value
+        elif value is ...:
+            object.__delattr__(config, place)
+        else:
+            object.__setattr__(config, place, value)
+        try:
+            outcomes.append(gait[2](config, tuple(summary), now_ms))
+        except Exception as error:
+            outcomes.append(type(error))
+    assert outcomes[0] == outcomes[1] or TypeError in outcomes
 
 
 @needs_compiler
@@ -405,7 +522,16 @@ def test_no_reference_is_kept() -> None:
     assert compiled is not None
     made, finding, appending = prepared()
     core = appending[1][0]
-    kept = core, core.log, core.traffic, appending[2][0], appending[0], finding[4], core.log.config
+    kept = (
+        core,
+        core.log,
+        core.traffic,
+        appending[2][0],
+        appending[0],
+        finding[2],
+        finding[4],
+        core.log.config,
+    )
 
     def counts() -> list[int]:
         return [sys.getrefcount(each) for each in kept]
@@ -424,14 +550,15 @@ def test_no_reference_is_kept() -> None:
 def test_what_is_compiled_is_used() -> None:
     is_left_out = os.environ.get(SWITCH) == OFF
     assert (compiled is None) == (is_left_out or find_spec("kafkacompat.partition._plain") is None)
-    assert (plain_appends.find_cores, plain_appends.append_known) == (compiled or IN_PYTHON)
+    used = plain_appends.find_cores, plain_appends.append_known, plain_appends.takes_batches
+    assert used == (compiled or IN_PYTHON)
 
 
 FROM_ANOTHER_SOURCE = """
 import sys
 from types import ModuleType
 
-def functions(*classes):
+def functions(*told):
     raise {error}("another source")
 
 other = sys.modules["kafkacompat.partition._plain"] = ModuleType("_plain")
@@ -455,10 +582,11 @@ def test_a_class_without_the_slots_is_refused() -> None:
     class Other:
         pass
 
-    with pytest.raises(AttributeError):
-        _plain.functions(Other, TopicTraffic, plain_appends.takes_batches)
-    with pytest.raises(AttributeError):
-        _plain.functions(Partition, Other, plain_appends.takes_batches)
+    told = takes_batches_in_python, CODEC_OF_SETTING, PlainAllowance.unpacked_bytes
+    classes = [Partition, TopicTraffic, LogConfig]
+    for place in range(3):
+        with pytest.raises(AttributeError):
+            _plain.functions(*classes[:place], Other, *classes[place + 1 :], *told)  # type: ignore[call-arg]
     _, finding, _ = prepared()
     assert compiled is not None
     assert compiled[0](*finding), "the places of the right slots are still known"

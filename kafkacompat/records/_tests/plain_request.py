@@ -1,4 +1,4 @@
-"""What `_produce.read_produce` finds in a request, from the decoder of wire/, the header's parser and the simple decoder of
+"""What `_produce.read_frame` finds in a request, from the decoder of wire/, the header's parser and the simple decoder of
 records: the twin that the compiled code is compared with."""
 
 from __future__ import annotations
@@ -11,14 +11,17 @@ import xxhash
 from kafkacompat.records._tests.plain_decoder import decoded
 from kafkacompat.records.batch import CODEC_MASK, HEADER_SIZE, BatchCorrupt, crc_of, parse_header
 from kafkacompat.records.compression import LZ4, ZSTD
+from kafkacompat.records.plain_produce import PlainBounds, PlainFacts
 from kafkacompat.records.record import RecordMalformed
 from kafkacompat.records.scan import NULL_KEYS
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.errors import WireError
+from kafkacompat.wire.headers import parse_request_header
 from kafkacompat.wire.messages.produce_request import ProduceRequest
 
 BYTES_MOST = 2 * 1024 * 1024
 PARTITIONS_MOST = 128
+FIRST_FLEXIBLE = 9
 NAME_MOST = 249
 """Bytes of the longest name that a topic may have."""
 RECORDS_A_UNIT = 16
@@ -48,20 +51,16 @@ def require(condition: bool) -> None:
         raise Unusual
 
 
-def parsed(
-    frame: bytes,
-    position: int,
-    version: int,
-    units: int,
-    partition_units: int,
-    records_most: int,
-    headers_most: int,
-    headers_a_record: int,
-    unpacked_most: int,
-) -> tuple[int, int, int, list[Any]] | None:
+def parsed(frame: bytes, version: int, bounds: PlainBounds) -> PlainFacts | None:
+    units, partition_units, records_most, headers_most, headers_a_record, unpacked_most = bounds
     room = Room(unpacked_most)
     try:
         require(len(frame) <= BYTES_MOST)
+        header = parse_request_header(frame)
+        position = header.body_offset
+        client_id = header.client_id or ""
+        require(client_id.isascii())
+        require(position == 10 + len(client_id) + (version >= FIRST_FLEXIBLE))  # it has no tags
         body = bytes(frame[position:])
         request: Any = decode(ProduceRequest, version, body)
         require(encode(request, version) == body)  # shortest lengths, no unknown tags, nothing after the end
@@ -93,10 +92,13 @@ def parsed(
             row, earliest_ms, nulls, units = facts(records, units, headers_most, headers_a_record, room)
             rows.append((index, start, start + len(records), len(records), *row))
             kept.append((len(records), row[0], earliest_ms, row[3], nulls))
+        all_read = all(row[11] for _, rows, _ in topics for row in rows)
         return (
+            position,
             request.acks,
             request.timeout_ms,
             units,
+            all_read,
             [(name, rows, summary(kept)) for name, rows, kept in topics],
         )
     except (Unusual, WireError, BatchCorrupt, RecordMalformed):
