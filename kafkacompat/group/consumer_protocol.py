@@ -101,6 +101,13 @@ def version_of(metadata: bytes) -> int:
 METADATA_BYTES_MAX = 524_288
 """What a classic member of a consumer group may tell of its subscription. It is read at once. Kafka too refuses what does not
 fit into a record, with UNKNOWN_SERVER_ERROR."""
+METADATA_NAMES_MAX = 20_000
+"""Topics in it. Each takes the loop for some microseconds, in one step."""
+
+
+def are_too_many(metadata: bytes) -> bool:
+    """Whether it names more topics. It may be malformed."""
+    return len(metadata) >= _HEAD.size and _HEAD.unpack_from(metadata)[1] > METADATA_NAMES_MAX
 
 
 def subscription_of(metadata: bytes) -> ConsumerProtocolSubscription:

@@ -14,6 +14,7 @@ from kafkacompat.coordinator import core
 from kafkacompat.coordinator._tests.clients import join, subscription
 from kafkacompat.coordinator._tests.kit import AT_ONCE, LeadingCoordinator, topic_image
 from kafkacompat.coordinator.core import CoordinatorResult, LoadFailure
+from kafkacompat.group import consumer_protocol
 from kafkacompat.group import records as group_records
 from kafkacompat.group._tests.members import Member, described, member_of
 from kafkacompat.group.consumer import classic_members, regular_expressions
@@ -395,3 +396,15 @@ def test_a_classic_member_tells_so_much_of_its_subscription_and_no_more(
     protocols = (("range", metadata), ("more", metadata), ("most", metadata))
     assert join(world, "two", protocols, session=30_000).error_code == E.UNKNOWN_SERVER_ERROR
     assert join(world, "two", protocols[:2], session=30_000).error_code == E.NONE
+
+
+def test_a_classic_member_names_so_many_topics_and_no_more(
+    world: LeadingCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Short names are many within the bytes that it may tell."""
+    publish(world, t=1)
+    Member(world, "one", "t").join()
+    monkeypatch.setattr(consumer_protocol, "METADATA_NAMES_MAX", 2)
+    for names, code in ((("t", "u", "v"), E.UNKNOWN_SERVER_ERROR), (("t", "u"), E.NONE)):
+        answer = join(world, "two", (("range", subscription(*names)),), session=30_000)
+        assert answer.error_code == code

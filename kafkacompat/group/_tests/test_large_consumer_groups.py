@@ -12,7 +12,7 @@ from kafkacompat.coordinator._tests.clients import join, leave, member_id_of, su
 from kafkacompat.coordinator._tests.kit import AT_ONCE, LeadingCoordinator, topic_image
 from kafkacompat.coordinator.core import CoordinatorResult
 from kafkacompat.coordinator.shard import Shard, ShardState
-from kafkacompat.group import target_assignment
+from kafkacompat.group import consumer_protocol, target_assignment
 from kafkacompat.group._tests.members import Member, described
 from kafkacompat.group.classic.classic_group import (
     ClassicGroup,
@@ -140,6 +140,19 @@ def test_a_group_is_not_converted_if_a_member_has_told_more_than_is_read_at_once
     world: LeadingCoordinator,
 ) -> None:
     join(world, member_id_of(world), (("range", subscription("t") + bytes(METADATA_BYTES_MAX)),))
+    world.time.advance(1)
+    new = Member(world, "new", "t")
+    new.join()
+    drive(world)
+    assert new.join().error_code == E.UNKNOWN_SERVER_ERROR
+    assert type(group_of(world)) is ClassicGroup
+
+
+def test_a_group_is_not_converted_if_a_member_names_more_topics_than_are_read_at_once(
+    world: LeadingCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumer_protocol, "METADATA_NAMES_MAX", 2)
+    join(world, member_id_of(world), (("range", subscription("t", "u", "v")),))
     world.time.advance(1)
     new = Member(world, "new", "t")
     new.join()

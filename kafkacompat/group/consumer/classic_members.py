@@ -44,6 +44,7 @@ from kafkacompat.group.consumer.regular_expressions import RegexUpdate, maybe_up
 from kafkacompat.group.consumer.target_assignment_builder import Change, ConsumerTarget, maybe_update_target
 from kafkacompat.group.consumer_protocol import (
     METADATA_BYTES_MAX,
+    are_too_many,
     assignment_bytes,
     subscription_of,
     version_of,
@@ -70,6 +71,8 @@ def join_consumer_group(
 ) -> GroupResult:
     """Answers the caller when the records are committed. Raises OperationRefused."""
     if sum(len(protocol.metadata) for protocol in request.protocols) > METADATA_BYTES_MAX:
+        raise OperationRefused(ErrorCode.UNKNOWN_SERVER_ERROR)
+    if request.protocols and are_too_many(request.protocols[0].metadata):
         raise OperationRefused(ErrorCode.UNKNOWN_SERVER_ERROR)
     is_unknown = request.member_id == ""
     member_id = request.member_id or env.new_uuid()

@@ -45,6 +45,7 @@ from kafkacompat.group.consumer_protocol import (
     METADATA_BYTES_MAX,
     CustomAssignor,
     MalformedSubscription,
+    are_too_many,
     assigned_partitions,
     assignment_bytes,
     subscription_of,
@@ -130,7 +131,7 @@ def consumer_group_of(env: Environment, classic: ClassicGroup) -> Generator[int,
         for each in list(classic.members.values()):
             target = assigned_partitions(each.assignment, env.topics) if each.assignment else {}
             metadata = each.metadata(classic.protocol_name or "")
-            if len(metadata) > METADATA_BYTES_MAX:
+            if len(metadata) > METADATA_BYTES_MAX or are_too_many(metadata):
                 raise OperationRefused(
                     ErrorCode.UNKNOWN_SERVER_ERROR, f"{cannot}a subscription is too large."
                 )
