@@ -2,7 +2,8 @@
 archive.
 
 A driver loads 15,000 classes. With an archive of them, which is created once, it starts a session in half the time. If
-the archive cannot be created or does not fit the command, the classes come from the jars.
+the archive cannot be created or does not fit the command, the classes come from the jars. An archive costs as much CPU time as
+ten starts save, so only the PySpark of the environment has one, with which most drivers start.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import subprocess
 import sys
 from functools import cache
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 from interop_tests.harness.kafka_jars import CHECKOUT
@@ -34,6 +36,8 @@ TIMEOUT_S = 240.0
 @cache
 def quick_jvm() -> str:
     """The value for JAVA_TOOL_OPTIONS and extraJavaOptions. The first caller creates the archive."""
+    if not _is_of_the_environment():
+        return " ".join((LITTLE_COMPILED, *SHARED))
     FOLDER.mkdir(parents=True, exist_ok=True)
     with open(FOLDER / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -42,6 +46,12 @@ def quick_jvm() -> str:
             TRIED.touch()
     archived = f" -XX:SharedArchiveFile={ARCHIVE}" if ARCHIVE.exists() else ""
     return " ".join((LITTLE_COMPILED, *SHARED)) + archived
+
+
+def _is_of_the_environment() -> bool:
+    """Whether PySpark is that of the environment, and not one in a folder that PYTHONPATH names."""
+    found = find_spec("pyspark")
+    return found is not None and found.origin is not None and Path(found.origin).is_relative_to(sys.prefix)
 
 
 def _archive() -> None:

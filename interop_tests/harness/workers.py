@@ -16,14 +16,17 @@ DURATIONS = SUITE / "durations.tsv"
 UNKNOWN_S = 30.0
 """The seconds of a file that is not in the table. It is high enough that the file does not start last."""
 
-# These run one after the other in one process, with one JVM of Spark or one Chromium. Those of the pipeline compare with the same
+# These run one after the other in one process, with one JVM of Spark or one Chromium. Three of the pipeline compare with the same
 # run of all jobs, which takes longest.
 TOGETHER = {
     **dict.fromkeys(
         (
-            "interop_tests/pipeline/test_jobs.py",
+            "interop_tests/pipeline/test_declarative.py",
             "interop_tests/pipeline/test_exactly_once.py",
+            "interop_tests/pipeline/test_jobs.py",
             "interop_tests/pipeline/test_log_sources.py",
+            "interop_tests/pipeline/test_schema_registry.py",
+            "interop_tests/pipeline/test_spark_cluster.py",
         ),
         "spark",
     ),

@@ -6,6 +6,8 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,8 +21,11 @@ SOURCE_SCHEMA = (
     "headers array<struct<key: string, value: binary>>"
 )
 RECEIVED_MS = 1_790_000_000_000
-QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
+QUICK_JVM = (
+    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -Xshare:auto -Xlog:disable"
+)
 """The process lives too briefly for more compilation to pay off."""
+CHECKOUT = Path(__file__).resolve().parents[3]
 CODE = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
 """Spark's defaults: it generates code for each query."""
 NO_CODE = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
@@ -37,13 +42,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     folder = tmp_path_factory.mktemp("spark")
+    # The interop tests' archive of Spark's classes. Without it, or if it does not fit, they come from the jars.
+    archive = CHECKOUT / ".cache" / "spark" / version("pyspark") / "classes.jsa"
     session = (
         SparkSession.builder.master("local[1]")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.memory", "600m")
-        .config("spark.driver.extraJavaOptions", QUICK_JVM)
+        .config("spark.driver.extraJavaOptions", f"{QUICK_JVM} -XX:SharedArchiveFile={archive}")
         .config("spark.local.dir", str(folder / "local"))
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.sql.shuffle.partitions", "1")

@@ -148,6 +148,6 @@ CONSUMER_GROUP_MUTANTS_SEEN_AT: dict[str, SeenAt] = {
     "a_twin_joins_before_its_instance_is_released": 4,
     "a_twin_that_was_replaced_is_not_fenced": (10, 64, 30),
     "changed_topics_are_not_noticed": (2, 7, 0, 23),
-    "all_members_are_taken_to_subscribe_to_the_same_topics": (1, 4),
+    "all_members_are_taken_to_subscribe_to_the_same_topics": (6, 1, 4),
 }
 """The seeds that found them when they were planted, unless it was the first seed."""
