@@ -235,10 +235,10 @@ MUTANTS: tuple[Plant, ...] = (
 SEEN_AT: dict[str, SeenAt] = {
     "waits_survive_a_change_of_leader": (8, 4),
     "a_failed_sync_is_forgiven": (15, 16, 30),
-    "no_truncation": (1, 0),
+    "no_truncation": (3, 1, 0),
     "truncation_to_the_high_watermark": 6,
     "expansion_without_catching_up": (8, 6, 2),
-    "shrinking_counts_before_it_is_committed": (1, 4),
+    "shrinking_counts_before_it_is_committed": (8, 1, 4),
     "every_life_of_a_follower_counts": 3,
     "old_leader_epochs_are_accepted": (1, 10),
     "every_start_was_clean": (78, 3, 102),

@@ -112,7 +112,7 @@ KEEPING_MUTANTS: tuple[Plant, ...] = (
     logs_are_cleaned_in_the_loop,
 )
 KEEPING_MUTANTS_SEEN_AT: dict[str, SeenAt] = {
-    "the_first_of_a_key_is_kept": 7,
+    "the_first_of_a_key_is_kept": (9, 7),
     "tombstones_go_at_once": 15,
     "aborted_records_replace_committed_ones": (15, 16),
     "retention_takes_a_segment_too_many": 12,

@@ -168,7 +168,7 @@ RIGHTS_MUTANTS_SEEN_AT: dict[str, SeenAt] = {
     "deleted_entries_stay": 13,
     "new_entries_are_not_taken": 8,
     "entries_for_everyone_do_not_count": 8,
-    "prefixes_are_names": (49, 39),
+    "prefixes_are_names": (51, 49, 39),
     "a_right_to_read_is_kept": 48,
     "brokers_forward_in_their_own_name": 8,
     "credentials_are_kept": 8,
