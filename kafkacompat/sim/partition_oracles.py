@@ -410,7 +410,10 @@ class ClientOracles:
         if not isinstance(request, ProduceRequest) or request.acks != ALL_REPLICAS:
             return
         self._partitions.look(life)
-        for asked, topic in zip(request.topic_data, response.responses, strict=True):
+        # Topics that the sender may not see, or that are gone, are answered before all others.
+        topics = {(topic.name, topic.topic_id): topic for topic in response.responses}
+        for asked in request.topic_data:
+            topic = topics[asked.name, asked.topic_id]
             for data, answer in zip(asked.partition_data, topic.partition_responses, strict=True):
                 if answer.error_code == 0:
                     header = parse_header(data.records)
