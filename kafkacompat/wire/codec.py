@@ -10,9 +10,12 @@ from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar, cast
 
 from kafkacompat.tasks import Work
+from kafkacompat.wire import plain_fetch
 from kafkacompat.wire.codec_source import DecoderSource, EncoderSource
 from kafkacompat.wire.definition import MessageSpec, parse_definition
 from kafkacompat.wire.message import Encoded, Message, Struct
+from kafkacompat.wire.messages.fetch_request import FetchRequest
+from kafkacompat.wire.messages.fetch_response import FetchResponse
 from kafkacompat.wire.primitives import ByteSequence
 from kafkacompat.wire.remember import remembered
 
@@ -23,10 +26,6 @@ StepsDecoder: TypeAlias = Callable[[ByteSequence, int, int], Work[tuple[Any, int
 Encoder: TypeAlias = Callable[[Any, bytearray], None]
 StepsEncoder: TypeAlias = Callable[..., Work[Any]]
 PartsEncoder: TypeAlias = Callable[[Any, bytearray, list[Any]], bytearray]
-
-FETCH_REQUEST = "kafkacompat.wire.messages.fetch_request"
-FETCH_RESPONSE = "kafkacompat.wire.messages.fetch_response"
-"""The modules of the messages that have a plain form (wire/plain_fetch)."""
 
 
 @remembered
@@ -60,10 +59,8 @@ def decoder(cls: type[Message], version: int) -> Decoder:
     """
     source = DecoderSource(_checked(cls, version), version, message_classes(cls))
     made: Decoder = source.define("decode", f"{cls.__name__} version {version} decoder")
-    if cls.__module__ == FETCH_RESPONSE:
-        from kafkacompat.wire.plain_fetch import FIRST_RESPONSE_VERSION, response_decoder
-
-        return response_decoder(made) if version >= FIRST_RESPONSE_VERSION else made
+    if cls is FetchResponse and version >= plain_fetch.FIRST_RESPONSE_VERSION:
+        return plain_fetch.response_decoder(made)
     return made
 
 
@@ -86,10 +83,8 @@ def encoder(cls: type[Message], version: int) -> Encoder:
     """Return the function `(message, out)`, which appends to a bytearray. ValueError for a version out of range."""
     source = EncoderSource(_checked(cls, version), version, message_classes(cls), parts=False)
     made: Encoder = source.define("encode", f"{cls.__name__} version {version} encoder")
-    if cls.__module__ == FETCH_REQUEST:
-        from kafkacompat.wire.plain_fetch import FIRST_REQUEST_VERSION, request_encoder
-
-        return request_encoder(made) if version >= FIRST_REQUEST_VERSION else made
+    if cls is FetchRequest and version >= plain_fetch.FIRST_REQUEST_VERSION:
+        return plain_fetch.request_encoder(made)
     return made
 
 
@@ -98,10 +93,8 @@ def parts_encoder(cls: type[Message], version: int) -> PartsEncoder:
     """Return the function `(message, out, parts) -> out` that `encode_parts` uses."""
     source = EncoderSource(_checked(cls, version), version, message_classes(cls), parts=True)
     made: PartsEncoder = source.define("encode", f"{cls.__name__} version {version} parts encoder")
-    if cls.__module__ == FETCH_RESPONSE:
-        from kafkacompat.wire.plain_fetch import FIRST_RESPONSE_VERSION, response_parts_encoder
-
-        return response_parts_encoder(made) if version >= FIRST_RESPONSE_VERSION else made
+    if cls is FetchResponse and version >= plain_fetch.FIRST_RESPONSE_VERSION:
+        return plain_fetch.response_parts_encoder(made)
     return made
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkacompat.wire import codec
+from kafkacompat.wire import codec, plain_fetch
 from kafkacompat.wire.errors import EncodeError, WireError
 from kafkacompat.wire.messages.fetch_request import (
     FetchPartition,
@@ -46,8 +46,8 @@ class Slice:
 
 def generated(make: Any, cls: Any, version: int) -> Any:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(codec, "FETCH_REQUEST", "")
-        patch.setattr(codec, "FETCH_RESPONSE", "")
+        patch.setattr(plain_fetch, "FIRST_REQUEST_VERSION", 99)
+        patch.setattr(plain_fetch, "FIRST_RESPONSE_VERSION", 99)
         return make.__wrapped__(cls, version)
 
 
