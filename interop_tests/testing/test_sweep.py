@@ -70,9 +70,11 @@ def polled(consumer: Consumer) -> Iterator[Any]:
 def send(producer: Producer, value: bytes) -> None:
     failed: list[Any] = []
     producer.produce("out", value, on_delivery=lambda error, _: failed.append(error) if error else None)
-    producer.flush(10)
+    left = producer.flush(10)
     if failed:
         raise KafkaException(failed[0])
+    if left:
+        raise TimeoutError(f"{left} records are not acknowledged")
 
 
 def in_one_transaction(producer: Producer, consumer: Consumer, messages: list[Any]) -> None:
