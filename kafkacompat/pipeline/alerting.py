@@ -8,7 +8,8 @@ with the same event ids. The driver gets only windows with enough samples. Execu
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -57,20 +58,9 @@ def change_records(session: SparkSession, changes: list[Change]) -> DataFrame:
     return session.range(1).select(records).select("made.*")
 
 
-def fields_of(change: Change) -> dict[str, str | int | float]:
+def fields_of(change: Change) -> dict[str, Any]:
     """Return the value of a change's record."""
-    return {
-        "event_id": change.event_id,
-        "service": change.service,
-        "rule": change.rule,
-        "state": change.state,
-        "severity": change.severity,
-        "since_ms": change.since_ms,
-        "window_start_ms": change.window_start_ms,
-        "window_end_ms": change.window_end_ms,
-        "value": change.value,
-        "threshold": change.threshold,
-    }
+    return {"event_id": change.event_id, **asdict(change)}
 
 
 class Alerting:

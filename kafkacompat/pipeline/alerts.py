@@ -17,6 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from kafkacompat.pipeline.topics import ALERT_KEY
+
 FIRING: Final = "firing"
 RESOLVED: Final = "resolved"
 WARNING: Final = "warning"
@@ -106,7 +108,7 @@ class Change:
     @property
     def key(self) -> str:
         """The record's key. A later change with the same key replaces an earlier one."""
-        return f"{self.service}|{self.rule}"
+        return "|".join(getattr(self, name) for name in ALERT_KEY)
 
     @property
     def event_id(self) -> str:

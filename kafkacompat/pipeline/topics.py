@@ -33,6 +33,10 @@ METRICS_LATEST: Final = "metrics.latest"
 METRICS_ALERTS: Final = "metrics.alerts"
 PIPELINE_PROGRESS: Final = "pipeline.progress"
 
+ALERT_KEY: Final = ("service", "rule")
+"""The fields of a record of metrics.alerts that say which alert it is about. Its key and its event id have them, and by them
+readers find the last record of an alert."""
+
 REJECTED_SUFFIX: Final = ".rejected"
 """How the name of the topic ends that has the rejected records of a job. The job's name is before it."""
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
 from kafkacompat.console._tests.making import MINUTE_MS, record, summary, window
+from kafkacompat.console.core.result_topics import RESULT_TOPICS
 from kafkacompat.console.core.results import Results
 from kafkacompat.console.core.views import MAX_CHART_WINDOWS, results_view
+from kafkacompat.pipeline.alerts import Change
+from kafkacompat.pipeline.topics import METRICS_ALERTS
 
 
 def folded(*rows: tuple[str, str, dict[str, Any]]) -> Results:
@@ -132,6 +136,14 @@ def test_an_alert_fires_until_its_rule_is_resolved() -> None:
     assert firing(change(0), change(5, "resolved", "cpu"), change(1, service="cart")) == ["auth", "cart"]
     # An earlier release wrote windows instead of changes, without a state.
     assert firing(change(0, None)) == []
+
+
+def test_each_field_of_an_alert_is_read() -> None:
+    shape = RESULT_TOPICS[METRICS_ALERTS]
+    written = {"event_id", *(each.name for each in dataclasses.fields(Change))}
+    assert written == {*shape.fields, *shape.optional}, (
+        "result_topics.py has the fields of a Change of alerts.py"
+    )
 
 
 def test_rejected_records_of_all_jobs_are_shown_newest_first_with_their_reasons() -> None:

@@ -197,12 +197,12 @@ def alerts_view(alerts: list[Fields], now_ms: int) -> View:
     firing alert.
     """
     began = [row for row in alerts if row["state"] != RESOLVED]
-    last = {(row["service"], row["rule"]): row["state"] for row in reversed(alerts)}
+    last = {tuple(row[name] for name in topics.ALERT_KEY): row for row in reversed(alerts)}
     return {
         "kept": len(alerts),
         "last_hour": sum(row["window_end_ms"] > now_ms - HOUR_MS for row in began),
-        "firing": sorted({service for (service, _), state in last.items() if state == FIRING}),
-        "latest": [_alert_view(row) for row in alerts[:RECENT_ALERTS]],
+        "firing": sorted({row["service"] for row in last.values() if row["state"] == FIRING}),
+        "latest": alerts[:RECENT_ALERTS],
     }
 
 
@@ -227,22 +227,6 @@ def _service_view(service: str, rows: list[Fields], sample: Fields | None) -> Vi
         "windows": points,
         "sample": None if sample is None else {name: sample[name] for name in shown},
     }
-
-
-def _alert_view(row: Fields) -> View:
-    shown = (
-        "event_id",
-        "service",
-        "rule",
-        "window_start_ms",
-        "window_end_ms",
-        "value",
-        "threshold",
-        "severity",
-        "state",
-        "since_ms",
-    )
-    return {name: row[name] for name in shown}
 
 
 def reading_view(results: Results) -> View:

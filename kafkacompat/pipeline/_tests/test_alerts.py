@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from kafkacompat.pipeline.alerts import (
     encode,
 )
 from kafkacompat.pipeline.options import DEFAULT_WATERMARK_S
+from kafkacompat.pipeline.topics import ALERT_KEY
 
 WINDOW_S = 60
 WINDOW_MS = WINDOW_S * 1000
@@ -269,3 +271,10 @@ def test_the_console_knows_the_unit_of_each_rule() -> None:
     page = Path(__file__).resolve().parents[2] / "console" / "static" / "pipeline.js"
     words = re.findall(r'\brule\.includes\("(\w+)"\)', page.read_text(encoding="utf-8"))
     assert [rule.name for rule in RULES if not any(word in rule.name for word in words)] == []
+
+
+def test_each_field_of_a_change_says_whose_alert_it_is_or_what_has_changed() -> None:
+    """Otherwise the alerts of two have one key and one event id, and readers take them for one."""
+    changes = {"state", "severity", "since_ms", "window_start_ms", "window_end_ms", "value", "threshold"}
+    whose = {each.name for each in fields(Change)} - changes
+    assert whose == {*ALERT_KEY}, "a field that says whose alert it is stands in ALERT_KEY (topics.py)"
