@@ -23,6 +23,7 @@ from kafkacompat.cli.migration import (
 )
 from kafkacompat.cli.migration_survey import survey
 from kafkacompat.cli.view import Partition, Quorum
+from kafkacompat.config import own_names
 from kafkacompat.controller.features import SUPPORTED_FEATURES
 from kafkacompat.remote.stores import CLASS_NAME as STORE
 from kafkacompat.remote.stores import LOCAL_TIERED_STORAGE
@@ -339,6 +340,18 @@ def test_what_only_kafkacompat_lacks_does_not_stop_the_way_back() -> None:
         groups={"g": "of a later release"},
     )
     assert complaints(ours, 3) == []
+
+
+def test_settings_of_topics_that_apache_kafka_does_not_have_are_told_on_the_way_back() -> None:
+    own = dict.fromkeys(own_names("topic"), "x")
+    given = {"a": {**own, "retention.ms": "1"}, "b": {"retention.ms": "1"}, "c": {"mirror.name": "m"}}
+    ours = replace(KAFKA, nodes={1: node(1), 2: node(2, ours=True)}, voters=[2], topic_settings=given)
+    names = ", ".join(sorted(own))
+    told = f"topics have settings that Apache Kafka does not have ({names}): a, c"
+    assert ("move", "WARN", told) in complaints(ours, 1)
+    assert complaints(replace(BOTH, topic_settings=given)) == []
+    of_ours_only = replace(ours, nodes={1: node(1, ours=True), 2: node(2, ours=True)})
+    assert complaints(of_ours_only, 1) == [each for each in complaints(ours, 1) if each[2] != told]
 
 
 def test_only_what_concerns_the_step_or_an_earlier_one_is_in_its_way() -> None:

@@ -13,7 +13,7 @@ from enum import Enum
 
 from kafkacompat.cli.diagnosis import Finding, Level, listed
 from kafkacompat.cli.view import Partition
-from kafkacompat.config.keys import without_effect_table
+from kafkacompat.config.keys import own_names, without_effect_table
 from kafkacompat.config.server import AUTHORIZER_CLASS_NAME, CONTROLLER_BOOTSTRAP_SERVERS
 from kafkacompat.config.topic import TIERED
 from kafkacompat.controller.features import (
@@ -395,6 +395,7 @@ def _settings(move: _Move) -> Iterator[Finding]:
 
 def _topics(move: _Move) -> Iterator[Finding]:
     if not move.goes_to_kafkacompat:
+        yield from _topics_of_ours(move)
         return
     yield from _tiered(move)
     without = {name for kind, name, _ in without_effect_table() if kind == "topic"}
@@ -408,6 +409,22 @@ def _topics(move: _Move) -> Iterator[Finding]:
             Level.WARN,
             f"{name} has no effect on kafkacompat: {listed(topics)}",
             "see docs/reference/compatibility.md for what kafkacompat does instead",
+        )
+
+
+def _topics_of_ours(move: _Move) -> Iterator[Finding]:
+    """Of a topic with settings that Apache Kafka does not have, it changes no setting before all of them are deleted."""
+    if move.brokers and all(move.facts.nodes[each].is_kafkacompat for each in move.brokers):
+        return
+    given = {name: own_names("topic").intersection(each) for name, each in move.facts.topic_settings.items()}
+    topics = sorted(name for name, own in given.items() if own)
+    if topics:
+        names = ", ".join(sorted({name for own in given.values() for name in own}))
+        yield Finding(
+            MOVE,
+            Level.WARN,
+            f"topics have settings that Apache Kafka does not have ({names}): {listed(topics)}",
+            "delete them after the move, all of a topic in one call of kafka-configs.sh --alter --delete-config",
         )
 
 
