@@ -353,6 +353,8 @@ def test_a_cluster_passes_on_the_log_options_that_start_takes() -> None:
         parser.parse_args(["--log-max-bytes", "4096", "--log-backups", "1", "--log-format", "json"])
     )
     assert wanted == LogOptions(None, 4096, 1, "json")
+    untried = [name for name in LogOptions.__slots__ if getattr(wanted, name) == getattr(LogOptions(), name)]
+    assert untried == ["path"], "each other option has another value here than by default"
     of_start = argparse.ArgumentParser()
     add_log_file(of_start)
     assert log_options(of_start.parse_args(wanted.words("x.log"))) == LogOptions("x.log", 4096, 1, "json")
