@@ -1,8 +1,10 @@
-"""Each field of a heartbeat or a join reaches the member, and each text of a member or an offset is counted in memory."""
+"""Each field of a heartbeat or a join reaches the member, each text of a member or an offset is counted in memory, and a load
+finds a classic group as it was."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import fields, replace
 from inspect import signature
 from typing import Any
@@ -300,3 +302,25 @@ def test_a_rejoin_for_whose_protocols_there_is_no_room_is_refused() -> None:
     world.coordinator._memory.most = ROOM_BYTES
     sent(world, member_id=before["member_id"], **TOO_LONG_VALUES)
     assert classic_member(world) == before
+
+
+NOT_OF_THE_RECORD = {"__weakref__", "held", "held_topics", "memory", "members", "previous_state"}
+"""Memory of this node, and what is told of a member apart. Nobody asks a stable group for the state before."""
+
+
+def stable_group(world: LeadingCoordinator) -> dict[str, Any]:
+    (shard,) = world.coordinator._shards
+    group: Any = machine_of(shard).groups["g"]
+    names = [name for name in ClassicGroup.__slots__ if name not in NOT_OF_THE_RECORD]
+    of_members = {f"{name} of a member": value for name, value in classic_member(world).items()}
+    return {name: copy(getattr(group, name)) for name in names} | of_members
+
+
+def test_a_load_finds_a_stable_classic_group_as_it_was() -> None:
+    """Its record is made by the leader's SyncGroup, before the group is stable: what it gets only then is not in it."""
+    world = LeadingCoordinator()
+    form_group(world)
+    before = stable_group(world)
+    world.restart()
+    after = stable_group(world)
+    assert {name for name in before if before[name] != after[name]} == {"connection_id of a member"}

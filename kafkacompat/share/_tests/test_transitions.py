@@ -17,9 +17,10 @@ from kafkacompat.share._tests.leader import (
     batches_of,
     separate_batches_of,
 )
+from kafkacompat.share.in_flight import Run
 from kafkacompat.share.service import ShareError
 from kafkacompat.share.transitions import AS_KAFKA_MAX
-from kafkacompat.share.values import SUCCEEDED
+from kafkacompat.share.values import SUCCEEDED, RecordState
 from kafkacompat.wire.errors import ErrorCode
 
 
@@ -298,3 +299,20 @@ class TestLocks:
         leader.finish(5, 9, ACCEPT, member="b")
         assert leader.partition.next_lock_deadline_ms() is None
         assert leader.expire(LOCK_MS) is None
+
+
+def test_a_run_hands_on_all_that_it_has_to_its_rest() -> None:
+    """And is joined only with one that has the same, or a record would have what is of its neighbour."""
+    run = Run(0, 9, RecordState.AVAILABLE, 0)
+    names = [name for name in Run.__slots__ if name not in ("first", "last")]
+    for name in names:
+        setattr(run, name, object())
+    rest = run.split(4)
+    assert (run.first, run.last, rest.first, rest.last) == (0, 3, 4, 9)
+    for name in names:
+        assert getattr(rest, name, None) is getattr(run, name), f"Run.split loses {name}"
+    assert run.is_alike(rest)
+    for name in names:
+        setattr(rest, name, object())
+        assert not run.is_alike(rest), f"Run.is_alike passes over {name}"
+        setattr(rest, name, getattr(run, name))
