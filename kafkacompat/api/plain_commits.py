@@ -60,9 +60,9 @@ def parse_plain(node: Node, frame: memoryview, position: int, version: int) -> P
                 return None
             known.is_of_use = True
             return PlainCommit(known, fields[1::3], fields[2::3])
-    if len(shapes) >= KEPT_MAX:
-        shapes.clear()
     if known is None:
+        if len(shapes) >= KEPT_MAX:
+            shapes.clear()
         shapes[key] = 0
     elif isinstance(known, CommitShape):
         shapes[key] = 0 if known.is_of_use else PATIENCE

@@ -317,6 +317,17 @@ def test_what_is_kept_is_bounded(brokers: Committers) -> None:
     assert len(brokers.sides[0].world.coordinator.commit_shapes) < KEPT_MAX
 
 
+def test_a_member_whose_layout_is_looked_at_again_costs_no_other_one_its_layout(brokers: Committers) -> None:
+    parse: Any = brokers.sides[0].dispatcher._route(COMMIT, 9).parse_plain
+    shapes = brokers.sides[0].world.coordinator.commit_shapes
+    for number in range(KEPT_MAX):
+        shapes[b"%d" % number] = PATIENCE
+    shapes.popitem()
+    for _ in range(2):
+        parse(brokers.sides[0].node, memoryview(brokers.request(1, group="g")), 0, 9)
+    assert len(shapes) == KEPT_MAX
+
+
 def test_a_shape_whose_metadata_may_be_too_long_is_not_learned(brokers: Committers) -> None:
     limit = 40
     brokers.each(lambda side: setattr(side.world.coordinator, "commit_metadata_max", limit))
