@@ -532,9 +532,7 @@ class FetchReads:
             traffic.bytes_out += size
         if session is not None:
             asked.told_high_watermark, asked.told_log_start_offset = high_watermark, start
-            known, key = session.partitions, asked.key
-            if len(known) > 1 and known.get(key) is asked:
-                known[key] = known.pop(key)
+            session.move_to_end(asked)
         return pack(
             INVALID_SESSION_ID if session is None else session.id,
             asked.topic_id,

@@ -158,6 +158,12 @@ class FetchSession:
     def eviction_key(self) -> tuple[bool, int, int]:
         return (self.privileged, len(self.partitions), self.id)
 
+    def move_to_end(self, asked: CachedPartition) -> None:
+        """It is served last the next time."""
+        known, key = self.partitions, asked.key
+        if len(known) > 1 and known.get(key) is asked:
+            known[key] = known.pop(key)
+
     def update(
         self,
         partitions: Iterable[FetchRequestPartition],
@@ -213,15 +219,12 @@ class FetchContext:
         if session is None:
             return self._maybe_create(answers, monotonic_ms()), answers
         selected = []
-        known = session.partitions
         for pair in answers:
             asked, answer = pair
             if asked.must_tell(answer):
                 selected.append(pair)
-                if answer.records is not EMPTY_RECORDS and len(known) > 1:
-                    key = asked.key
-                    if known.get(key) is asked:
-                        known[key] = known.pop(key)
+                if answer.records is not EMPTY_RECORDS:
+                    session.move_to_end(asked)
         return session.id, selected
 
     def _maybe_create(self, pairs: Sequence[tuple[Any, Any]], now_ms: int) -> int:
@@ -343,8 +346,7 @@ class FetchSessionCache:
         """Add and remove a request's partitions. Returns False, and ends the session, if there is no room."""
         if len(partitions) == 1 and not forgotten:
             asked = partitions[0]
-            topic = asked.topic_id if session.uses_topic_ids else asked.topic or ""
-            present = session.partitions.get((topic, asked.partition))
+            present = session.partitions.get(partition_key(asked, session.uses_topic_ids))
             if present is not None:
                 present.update(asked)
                 return True

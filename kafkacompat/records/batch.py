@@ -318,27 +318,19 @@ def build_run_batch(
     """A batch of encoded records with offset deltas from 0 on and without timestamp deltas."""
     if compression:
         body = codecs.compress(compression, bytes(body), None)
-    batch = bytearray(_NO_HEADER)
-    batch += body
-    HEADER.pack_into(
-        batch,
-        0,
-        0,
-        len(batch) - LOG_OVERHEAD,
-        -1,
-        2,
-        0,
-        compression,
-        count - 1,
-        timestamp_ms,
-        timestamp_ms,
-        -1,
-        -1,
-        base_sequence,
-        count,
+    return assemble(
+        body,
+        base_offset=0,
+        leader_epoch=-1,
+        attributes=compression,
+        last_offset_delta=count - 1,
+        base_timestamp_ms=timestamp_ms,
+        max_timestamp_ms=timestamp_ms,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=base_sequence,
+        record_count=count,
     )
-    _UINT32.pack_into(batch, CRC_POSITION, crc_of(batch))
-    return batch
 
 
 def assemble(
