@@ -22,6 +22,7 @@ from benchmarks import tiers, warm
 from benchmarks.measure import KINDS
 from benchmarks.report import plot, rows, sections_of, update_document, update_first_table, written
 from benchmarks.scenarios import SCENARIOS, Scenario
+from benchmarks.user_share import is_sampled
 from interop_tests.harness.kafka_jars import KAFKA_VERSION
 
 Results = dict[str, dict[str, dict[str, list[float]]]]
@@ -119,9 +120,10 @@ def machine() -> str:
     """What the figures depend on besides kafkacompat."""
     said = subprocess.run(["java", "-version"], capture_output=True, text=True, timeout=60).stderr
     java = said.splitlines()[0] if said else "no Java"
+    split = "samples of perf" if is_sampled() else "Linux's ticks"
     return (
         f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()} "
-        f"({interpreter()}), {java}, Apache Kafka {KAFKA_VERSION}"
+        f"({interpreter()}), {java}, Apache Kafka {KAFKA_VERSION}, user and system CPU of warm loads by {split}"
     )
 
 

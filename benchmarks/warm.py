@@ -27,6 +27,7 @@ from benchmarks.measure import KINDS, TOPIC_TIMEOUT_S, cpu_of, create_topic, run
 from benchmarks.raw import LZ4
 from benchmarks.report import BASE, WARM
 from benchmarks.tls import Secured, secured
+from benchmarks.user_share import user_share
 from interop_tests.harness.kafka_jvm import kafka_java
 
 Figures = dict[str, float]
@@ -477,41 +478,39 @@ def warmed_up(load: WarmLoad, side: Side, topic: str, at_least_s: float, say: Ca
     began_s = time.monotonic()
     while (spent_s := time.monotonic() - began_s) < UNMEASURED_AT_MOST_S:
         say(f"unmeasured, {side.kind}, after {spent_s:.0f} s")
-        used = one_round(load, side, topic)[f"CPU us/{load.unit}"]
+        used, _ = carried_out(load, side, topic)
         if spent_s >= at_least_s and abs(used - last) <= SETTLED * last:
             return
         last = used
     say(f"{side.kind} is not settled after {UNMEASURED_AT_MOST_S:.0f} s")
 
 
-def one_round(load: WarmLoad, side: Side, topic: str) -> Figures:
+def carried_out(load: WarmLoad, side: Side, topic: str) -> tuple[float, Figures]:
+    """CPU us a unit, and what the client tells."""
     if load.before is not None:
         load.before(side, load, topic)
     if load.fill is None:
         warm_memory(str(side.root), load.records * load.size * load.nodes)
-    split_before, before_s = cpu_split(side), cpu_of(side.pids)
+    before_s = cpu_of(side.pids)
     figures = load.run(side, load, topic)
-    used_s = cpu_of(side.pids) - before_s
-    user, system = (now - then for now, then in zip(cpu_split(side), split_before, strict=True))
+    return (cpu_of(side.pids) - before_s) / load.records * 1e6, figures
+
+
+def one_round(load: WarmLoad, side: Side, topic: str) -> Figures:
+    with user_share(side.pids) as user:
+        used_us, figures = carried_out(load, side, topic)
     if load.rate != SATURATED:
         figures = {name: value for name, value in figures.items() if name != "MB/s"}
     else:
         # At saturation this is the time in the producer's own queue.
         figures = {name: value for name, value in figures.items() if not name.endswith(" ms")}
     return {
-        f"CPU us/{load.unit}": used_s / load.records * 1e6,
-        f"user CPU us/{load.unit}": user / load.records * 1e6,
-        f"system CPU us/{load.unit}": system / load.records * 1e6,
+        f"CPU us/{load.unit}": used_us,
+        f"user CPU us/{load.unit}": used_us * user(),
+        f"system CPU us/{load.unit}": used_us * (1 - user()),
         **figures,
         "resident memory MB": sum(psutil.Process(pid).memory_info().rss for pid in side.pids) / 1e6,
     }
-
-
-def cpu_split(side: Side) -> tuple[float, float]:
-    """Seconds of user and of system time of all nodes so far. Linux knows their sum, and estimates the parts by what runs
-    at its ticks."""
-    times = [psutil.Process(pid).cpu_times() for pid in side.pids]
-    return sum(each.user for each in times), sum(each.system for each in times)
 
 
 def delete(side: Side, topic: str) -> None:
