@@ -177,6 +177,34 @@ def test_the_log_follows_its_path_when_another_program_rotates_it(
     log.file.close()
 
 
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        ("fstat", ["INFO after", "WARNING 1 entries of the log could not be written: Too many open files"]),
+        ("dup", ["INFO meanwhile", "INFO after"]),
+    ],
+)
+def test_a_look_at_the_file_that_fails_does_not_end_the_writing(
+    call: str, expected: list[str], tmp_path: Path, logger: logging.Logger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(descriptor: int) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    path = tmp_path / "node.log"
+    log = opened(path, logger)
+    logger.info("before")
+    assert log.write_next()
+    path.rename(tmp_path / "moved.log")
+    with monkeypatch.context() as failing:
+        failing.setattr(os, call, refused)
+        logger.info("meanwhile")
+        assert log.write_next()
+    logger.info("after")
+    assert log.write_next()
+    assert [line.partition(" (")[0] for line in lines(path)] == expected
+    log.file.close()
+
+
 def test_a_log_may_be_a_pipe(tmp_path: Path, logger: logging.Logger) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)

@@ -149,7 +149,11 @@ class RotatingFile(logging.handlers.RotatingFileHandler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self.is_writable = True
-        self._follow_path()
+        try:
+            self._follow_path()
+        except OSError:
+            self.handleError(record)
+            return
         super().emit(record)
         if self.is_writable and self._lost_since:
             missing, self._lost_since = self._lost_since, 0
@@ -186,10 +190,14 @@ class RotatingFile(logging.handlers.RotatingFileHandler):
         stream, self.stream = self.stream, None
         if stream is None:
             return
-        descriptor = os.dup(stream.fileno())
+        descriptor = None
+        with contextlib.suppress(OSError):
+            descriptor = os.dup(stream.fileno())
         # Closing writes what is buffered, which fails for the same reason.
         with contextlib.suppress(OSError):
             stream.close()
+        if descriptor is None:
+            return
         # A device or a pipe cannot be cut.
         with contextlib.suppress(OSError):
             if cut and os.fstat(descriptor).st_size > self._whole_bytes:
