@@ -37,6 +37,13 @@ def test_points_and_groups_are_bounded_and_a_group_that_is_gone_makes_room() -> 
     assert history.of(f"g{MAX_GROUPS + 1}")
 
 
+def test_points_from_before_a_pause_go_after_two_hours_too() -> None:
+    history = LagHistory()
+    for number in (0, 1, MAX_POINTS, MAX_POINTS + 1):
+        history.add(number * SAMPLE_MS, {"a": number})
+    assert [lag for _, lag in history.of("a")] == [MAX_POINTS, MAX_POINTS + 1]
+
+
 def test_a_clock_that_was_set_back_starts_the_history_anew() -> None:
     history = LagHistory()
     history.add(50 * SAMPLE_MS, {"a": 1})

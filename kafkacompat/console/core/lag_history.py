@@ -64,7 +64,9 @@ class LagHistory:
                 del points[:-MAX_POINTS]
 
     def of(self, group: str) -> list[tuple[int, int]]:
-        """Return (time, lag), oldest first."""
-        if group not in self._times:
+        """Return (time, lag) of the two hours before the last sample, oldest first."""
+        if group not in self._times or self._last_ms is None:
             return []
-        return list(zip(self._times[group], self._lags[group], strict=True))
+        first_ms = self._last_ms - MAX_POINTS * SAMPLE_MS
+        points = zip(self._times[group], self._lags[group], strict=True)
+        return [(time_ms, lag) for time_ms, lag in points if time_ms > first_ms]
