@@ -56,8 +56,9 @@ STOP_TIMEOUT_S = 25.0
 EARLIER_TIMEOUT_S = 30.0
 OUTPUT_TIMEOUT_S = 1.0
 """For what a broker that has ended has written."""
-LINE_BYTES_MAX = 64 * 1024
-"""A longer line of a broker's output is taken in pieces."""
+LINE_BYTES_MAX = 4 << 20
+"""A longer line of a broker's output is taken in pieces. An entry of its log in pieces is none, and its level is lost: brokers do
+not bound their entries. The log of this process does, if it is a file."""
 
 logger = logging.getLogger(__name__)
 
