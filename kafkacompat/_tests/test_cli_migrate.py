@@ -354,6 +354,11 @@ def test_settings_of_topics_that_apache_kafka_does_not_have_are_told_on_the_way_
     assert complaints(of_ours_only, 1) == [each for each in complaints(ours, 1) if each[2] != told]
 
 
+def test_groups_have_no_settings_that_apache_kafka_does_not_have() -> None:
+    """With one, Apache Kafka changes no setting of the group before it is deleted, as of topics."""
+    assert not own_names("group"), "tell of them on the way back: _topics_of_ours of cli/migration.py"
+
+
 def test_only_what_concerns_the_step_or_an_earlier_one_is_in_its_way() -> None:
     facts = replace(BOTH, partitions=[partition("a", 1, 3)])
     steps: dict[str, Any] = {each.name: each for each in plan(facts, None)}

@@ -299,7 +299,10 @@ def expired_offset_records(
 
 
 def _expired(machine: GroupMetadataManager, place: Place, now_ms: int, going: int) -> Sequence[GroupRecord]:
-    """`going` is the number of the group's offsets that are about to be removed but are still present."""
+    """`going` is the number of the group's offsets that are about to be removed but are still present.
+
+    A group without members and offsets goes with the next round. A share group stays: the share coordinator has its offsets, and
+    `ShareGroup.states` tells of which partitions."""
     group = machine.groups.get(place.group_id)
     if group is None or isinstance(group, ShareGroup):
         return ()

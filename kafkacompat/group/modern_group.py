@@ -607,7 +607,10 @@ def schedule_session_timeout(env: Environment, group_id: str, member_id: str, ti
 
 
 def schedule_rebalance_timeout(env: Environment, group_id: str, member: ModernGroupMember) -> None:
-    """A member that has something to give up has its time from now on. For another there is no timer."""
+    """A member that has something to give up has its time from now on. For another there is no timer.
+
+    A member of the classic protocol is told to join again, and has the timer of `schedule_join_timeout_if_absent`. It has this
+    one too after a load, as in Kafka."""
     timeout_ms = member.revocation_timeout_ms
     if timeout_ms is None:
         cancel_fencing(env, "rebalance", group_id, member.member_id)

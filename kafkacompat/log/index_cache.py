@@ -82,7 +82,8 @@ class Opened(Protocol):
 
 
 class OpenFiles:
-    """It does not keep a segment that nobody else has: its file closes with it."""
+    """It does not keep a segment that nobody else has: its file closes with it. What else is open, such as indexes that are read
+    and files that are still sent, is not here: `open_files` of log/disk.py counts all."""
 
     __slots__ = ("_most", "_segments")
 

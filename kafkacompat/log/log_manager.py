@@ -108,7 +108,6 @@ class LogManager:
         self.index_rebuilds = IndexRebuilds(disk, note)
         self.rolled = RolledLogs()
         self._index_cache = IndexCache(open_files_max=open_files_max)
-        self.open_files = self._index_cache.open_files
         self.flush_times_ms = Histogram()
         """Of the flushes of all logs (LogFlushStats)."""
         self._opener = LogOpener(

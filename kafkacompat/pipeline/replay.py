@@ -20,11 +20,10 @@ from typing import Any, Final, Protocol
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.jobs.validation import REJECTED_TEXT_CHARACTERS_MAX
 from kafkacompat.pipeline.options import READ_COMMITTED
-from kafkacompat.pipeline.topics import LATEST, create_missing, plans
+from kafkacompat.pipeline.topics import LATEST, REJECTED_SUFFIX, create_missing, plans
 from kafkacompat.pipeline.transactions import abort, patiently
 from kafkacompat.security.cluster_address import ClusterAddress
 
-SUFFIX: Final = ".rejected"
 LEDGER_SUFFIX: Final = ".replayed"
 HEADER: Final = "replayed"
 """The header of a record that was written again: the event id of the rejected record."""
@@ -271,9 +270,9 @@ class _KafkaLog:
 
 def ledger_of(topic: str) -> str:
     """Return the topic that says what was replayed. PipelineFailed if the topic is not one of rejected records."""
-    if not topic.endswith(SUFFIX) or topic == SUFFIX:
-        raise PipelineFailed(f"{topic} is not the topic of a job's rejected records, JOB{SUFFIX}")
-    return topic.removesuffix(SUFFIX) + LEDGER_SUFFIX
+    if not topic.endswith(REJECTED_SUFFIX) or topic == REJECTED_SUFFIX:
+        raise PipelineFailed(f"{topic} is not the topic of a job's rejected records, JOB{REJECTED_SUFFIX}")
+    return topic.removesuffix(REJECTED_SUFFIX) + LEDGER_SUFFIX
 
 
 def _digest(text: str | None) -> bytes:

@@ -33,6 +33,12 @@ VIEW: Final = "events"
 TABLE_WORDS: Final = {"key": True, "format": True}
 TOPIC_WORDS: Final = {"key": True, "mode": True, "exactly-once": False}
 """The words after the name of a table or a topic, and whether each has a value."""
+FIELD_WORDS: Final = {
+    "optional": False,
+    "names": False,
+    **dict.fromkeys(("least", "most", "topic", "path", "default"), True),
+}
+"""The same after the kind of a field."""
 FILE_BYTES_MAX: Final = 1024 * 1024
 SAID_CHARACTERS_MAX: Final = 400
 
@@ -202,9 +208,7 @@ def _field(told: _Told, entry: _Entry, select: _Select) -> None:
     kind = _KINDS.get(entry.words[1]) if len(entry.words) > 1 else None
     if kind is None:
         raise SqlProblem(entry.line, f"after {name} there must be one of {', '.join(_KINDS)}")
-    flags = {"optional": False, "names": False}
-    values = {"least": True, "most": True, "topic": True, "path": True, "default": True}
-    given = _options(_Entry(entry.line, entry.key, entry.words[1:]), flags | values)
+    given = _options(_Entry(entry.line, entry.key, entry.words[1:]), FIELD_WORDS)
     if "names" in given and kind is not Kind.TEXT:
         raise SqlProblem(entry.line, "names is for text")
     bounds: dict[str, float] = {}

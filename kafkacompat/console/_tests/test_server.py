@@ -52,13 +52,14 @@ def state(clock: Clock) -> ConsoleState:
 
 
 def test_each_page_leads_to_the_same_views() -> None:
-    found = []
-    for name in (server.PAGE, server.WATCH_PAGE):
+    found = {}
+    for name in filter(re.compile(r".*\.html").fullmatch, static_files()):
         (nav,) = re.findall(r"<nav .*?</nav>", bytes(static_files()[name].body).decode(), re.DOTALL)
         links = re.findall(r'<a href="([^"]*)"[^>]*>([^<]*)</a>', nav)
-        found.append([("/" + place.lstrip("/"), title) for place, title in links])
-    assert found[0] == found[1]
-    assert len(found[0]) == nav.count("<a ") > 0
+        found[name] = [("/" + place.lstrip("/"), title) for place, title in links]
+        assert len(links) == nav.count("<a ") > 0, name
+    assert {server.PAGE, server.WATCH_PAGE} <= found.keys()
+    assert found == dict.fromkeys(found, found[server.PAGE])
 
 
 def test_each_route_is_in_the_list_and_in_the_reference(state: ConsoleState, clock: Clock) -> None:

@@ -18,9 +18,11 @@ from kafkacompat.pipeline.alerts import (
     SAMPLES_MIN,
     SILENCE_MS,
     Change,
+    Judged,
     Rule,
     State,
     Tracker,
+    Watched,
     decode,
     encode,
 )
@@ -212,6 +214,16 @@ def test_a_rule_that_is_gone_is_forgotten() -> None:
 def test_what_is_no_state_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         decode(text)
+
+
+def test_a_state_that_a_run_has_written_is_read_by_later_versions() -> None:
+    """This text stays as it is: it is in checkpoints."""
+    text = (
+        '{"format": 1, "newest_ms": 60000, "watched": '
+        '[["shop", "errors", "warning", 60000, 60000, [[60000, 120000, 0.1, "warning"]]]]}\n'
+    )
+    window = Judged(60_000, 120_000, 0.1, "warning")
+    assert decode(text) == State(60_000, {("shop", "errors"): Watched((window,), "warning", 60_000, 60_000)})
 
 
 RATES = st.lists(st.sampled_from([WELL, BAD, WORST]), min_size=1, max_size=30)

@@ -140,9 +140,9 @@ def changed(line: bytes) -> list[bytes]:
 
 def read_columns() -> list[str]:
     """The columns of the table logs/events that a line has. Its record has the others."""
-    from kafkacompat.pipeline.jobs.logs import EVENT_COLUMNS
+    from kafkacompat.pipeline.jobs.logs import EVENT_COLUMNS, OF_THE_RECORD
 
-    return [name for name in EVENT_COLUMNS if name not in ("event_id", "source")]
+    return [name for name in EVENT_COLUMNS if name not in OF_THE_RECORD]
 
 
 def test_each_column_of_the_events_is_read_from_a_line() -> None:

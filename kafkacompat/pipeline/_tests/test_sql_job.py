@@ -17,7 +17,7 @@ from kafkacompat.pipeline._tests.conftest import RECEIVED_MS
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.fields import Field, Kind
 from kafkacompat.pipeline.job import Format, RunOptions, Table, Topic
-from kafkacompat.pipeline.sql_job import TABLE_WORDS, TOPIC_WORDS, SqlProblem, job_of, load_sql
+from kafkacompat.pipeline.sql_job import FIELD_WORDS, TABLE_WORDS, TOPIC_WORDS, SqlProblem, job_of, load_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -76,6 +76,14 @@ def test_each_field_of_a_sink_has_a_word_or_is_known_to_have_none(
         "a declarative pipeline (declarative.py)?"
     )
     assert {WORDS[name] for name in told} == set(words)
+
+
+def test_each_attribute_of_a_field_has_a_word() -> None:
+    told = {each.name for each in fields(Field)} - {"name", "kind", "required"} | {"optional"}
+    assert told == set(FIELD_WORDS), (
+        "the new attribute of Field needs a word in sql_job.py. A check: _value_checks in jobs/validation.py. "
+        "Its value must be hashable, because fields are the key of a cache (_readers in jobs/schema_records.py)"
+    )
 
 
 def test_the_header_is_a_job() -> None:

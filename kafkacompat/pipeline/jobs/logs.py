@@ -82,6 +82,9 @@ EVENT_COLUMNS: Final = (
 """The columns of the table logs/events. `extra` is a map by name of the line's fields without a column, or null if
 there are none."""
 
+OF_THE_RECORD: Final = ("event_id", "source")
+"""Those that are not in the line: its record has them in its headers, or else its key and its place."""
+
 
 OPENED: Final = ("outer_time", "outer", "outer_refused", "counted")
 """The columns that `opened` adds."""
@@ -245,7 +248,7 @@ def validate(records: DataFrame, form: LogFormat | Formats = AUTO_FORMAT) -> Dat
     def event_column(name: str) -> Column:
         return by_topic(forms, lambda form: of_form[form][name]).alias(name)
 
-    columns = [event_column(name) for name in EVENT_COLUMNS if name not in ("event_id", "source")]
+    columns = [event_column(name) for name in EVENT_COLUMNS if name not in OF_THE_RECORD]
     validated = with_optimization_barrier(lines, columns, kept)
     refused = F.coalesce(F.col("outer_refused"), F.col("refused")) if added else F.col("refused")
     checks: list[tuple[Column, str | Column]] = [
