@@ -77,6 +77,8 @@ def _directory(
         if asked is None or partition in asked:
             topics[partition.topic].append(_partition(partition.partition, log))
     for partition, log in sorted(status.futures.items()):
+        if pace.is_over():
+            yield TURN_COST
         if asked is None or partition in asked:
             lag = (
                 -1

@@ -120,10 +120,6 @@ class ApiDispatcher:
         client_id, position = _client_id(connection, route, frame, start)
         if route.parse_plain is not None and not is_read:
             request = route.parse_plain(node, frame, position, version)
-            if route.answer_plain is not None and request is not None and not node.quotas.is_active:
-                reply = self._plain_reply(route, request, correlation_id)
-                if reply is not None:
-                    return reply
         context = RequestContext(
             key,
             version,
@@ -146,22 +142,6 @@ class ApiDispatcher:
             if timed is not None:
                 return self._timed(timed, connection, context, route, request, len(frame), position, body)
         return self._handle(connection, context, route, request, len(frame), body)
-
-    def _plain_reply(self, route: Route, request: Any, correlation_id: int) -> Reply | None:
-        """None if the request must take the usual way, which goes on from what was done: its times are taken, or its answer comes
-        later or is a refusal."""
-        meter, answer_plain = route.meter, route.answer_plain
-        assert answer_plain is not None
-        if meter is not None and not (meter.requests + 1) & meter.mask:
-            return None
-        answer = answer_plain(self._node, request)
-        if answer is None:
-            return None
-        encoded, results = answer
-        if meter is not None:
-            meter.requests += 1
-            meter.errors[_NONE] += results
-        return [route.prefix.pack(route.header_bytes + len(encoded), correlation_id) + encoded]
 
     def _dispatch_later(
         self, connection: ConnectionInfo, frame: memoryview, provisions: Provisions

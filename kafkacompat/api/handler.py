@@ -32,9 +32,6 @@ T = TypeVar("T")
 
 ParsePlain = Callable[[Any, memoryview, int, int], Any | None]
 """(node, frame, position of the body, version) -> the request in a form of its own, or None if it is not plain."""
-AnswerPlain = Callable[[Any, Any], "tuple[bytes | bytearray, int] | None"]
-"""(node, plain request) -> its encoded response and how many results without an error that has, or None if `function` must go on
-from there."""
 AnswerFrame = Callable[[Any, memoryview, int, int], Any | None]
 """(node, frame, version, correlation id) -> a pair, the reply and how many results without an error it has. Or the plain request
 if `function` must go on from there. None if it is not plain."""
@@ -126,11 +123,10 @@ class Handler:
     parse_plain: ParsePlain | None = None
     """Reads a plain request, of any size, within one step of the loop, in the place of the decoder. `function` and
     `error_response` take its result as well."""
-    answer_plain: AnswerPlain | None = None
-    """Carries out a plain request of a sender without quotas, and answers it if that needs nothing else to be known of the sender.
-    `function` raises what it raised. Nothing that this class says of a function holds a plain request back."""
     answer_frame: AnswerFrame | None = None
-    """Does the work of `parse_plain` and `answer_plain` in one call, and reads the header of the request itself."""
+    """Reads and carries out a plain request of a sender without quotas, its header too, and answers it if that needs nothing to be
+    known of the sender. `function` goes on with the others, and raises what this raised. Nothing that this class says of a
+    function holds a plain request back."""
     is_served: Callable[[Any], bool] | None = None
     """Whether the node serves the API now: its protocol may be disabled. If not, the response is UNSUPPORTED_VERSION, also
     to a sender without rights. None if it is always served."""

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from kafkacompat.api.access import RightToTopics, access_of
 from kafkacompat.api.handler import Handler
 from kafkacompat.api.pieces import COMMITTED_PIECE, in_pieces, named_by, named_in, with_refused
-from kafkacompat.api.plain_commits import FIRST_VERSION_WITH_TOPIC_IDS, parse_plain
+from kafkacompat.api.plain_commits import FIRST_VERSION_WITH_TOPIC_IDS, body_position, parse_plain
+from kafkacompat.api.route import FLEXIBLE_PREFIX, SIZE
 from kafkacompat.group.service import PlainCommit, commit_refusal
 from kafkacompat.security.acl import AclOperation
 from kafkacompat.wire.errors import NONE, ErrorCode
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from kafkacompat.api.context import Node
     from kafkacompat.api.request_context import RequestContext
+    from kafkacompat.ports.dispatcher import Reply
 
 Refused: TypeAlias = "dict[tuple[str, bytes], OffsetCommitResponseTopic]"
 """By topic name and id."""
@@ -102,14 +104,22 @@ def handle(
     return answer.then(lambda code: _error_response(request, code, context.api_version))
 
 
-def answer_plain(node: Node, request: PlainCommit) -> tuple[bytes, int] | None:
+def answer_frame(
+    node: Node, frame: memoryview, version: int, correlation_id: int
+) -> tuple[Reply, int] | PlainCommit | None:
+    position = body_position(frame)
+    request = parse_plain(node, frame, position, version) if position else None
+    if request is None:
+        return None
     try:
         request.answer = answer = node.groups.plain_commit(request)
         if answer.done and answer.result() is NONE:
-            return request.shape.reply, len(request.offsets)
+            reply = request.shape.reply
+            size = FLEXIBLE_PREFIX.size - SIZE.size + len(reply)
+            return [FLEXIBLE_PREFIX.pack(size, correlation_id) + reply], len(request.offsets)
     except Exception as error:
         request.answer = error
-    return None
+    return request
 
 
 def _error_response(
@@ -125,5 +135,5 @@ HANDLER = Handler(
     error_response=_error_response,
     asks_coordinators=True,
     parse_plain=parse_plain,
-    answer_plain=answer_plain,
+    answer_frame=answer_frame,
 )

@@ -33,6 +33,20 @@ PATIENCE = 64
 """Requests of a member that are decoded after one whose layout was of no use, before the next one is learned."""
 NUMBERS = 12
 """Bytes of a partition's offset and leader epoch."""
+CLIENT_ID = 8
+"""Where its length of two bytes begins."""
+
+
+def body_position(frame: memoryview) -> int:
+    """Where the body begins behind a header with a short client id in ASCII and no tags, as nearly all are. 0 for other headers,
+    which the usual way reads and checks."""
+    try:
+        position = CLIENT_ID + 2 + frame[CLIENT_ID + 1]
+        if frame[CLIENT_ID] or frame[position] or not bytes(frame[CLIENT_ID + 2 : position]).isascii():
+            return 0
+    except IndexError:
+        return 0
+    return position + 1
 
 
 def parse_plain(node: Node, frame: memoryview, position: int, version: int) -> PlainCommit | None:

@@ -105,7 +105,6 @@ class Route:
 
     __slots__ = (
         "answer_frame",
-        "answer_plain",
         "asks_coordinators",
         "blocks",
         "decode",
@@ -157,7 +156,6 @@ class Route:
         self.needs_connection = handler.needs_connection
         self.parse_plain = handler.parse_plain
         self.answer_frame = handler.answer_frame
-        self.answer_plain = handler.answer_plain
         self.repeats = Repeats() if handler.repeats else None
         self.slices = handler.slices
         self.long = handler.long

@@ -37,12 +37,18 @@ Places = dict[str, list[int]]
 
 
 class Committers(Brokers):
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, is_timed: bool) -> None:
+        """Requests that are timed take another way."""
         super().__init__(monkeypatch)
         self.plain = 0
         for version in VERSIONS:
-            assert self.sides[0].dispatcher._route(COMMIT, version).parse_plain is not None
-            self.sides[1].dispatcher._route(COMMIT, version).parse_plain = None
+            assert self.sides[0].dispatcher._route(COMMIT, version).answer_frame is not None
+            route = self.sides[1].dispatcher._route(COMMIT, version)
+            route.parse_plain = route.answer_frame = None
+            for side in self.sides:
+                meter = side.dispatcher._route(COMMIT, version).meter
+                assert meter is not None
+                meter.mask = 0 if is_timed else -1
         original = GroupCoordinator.plain_commit
 
         def counted(coordinator: GroupCoordinator, commit: PlainCommit) -> Any:
@@ -112,9 +118,9 @@ class Committers(Brokers):
         return [each for each in kept if isinstance(each, CommitShape)]
 
 
-@pytest.fixture
-def brokers(monkeypatch: pytest.MonkeyPatch) -> Committers:
-    return Committers(monkeypatch)
+@pytest.fixture(params=[False, True], ids=["", "timed"])
+def brokers(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Committers:
+    return Committers(monkeypatch, is_timed=request.param)
 
 
 @pytest.mark.parametrize("places", [{"t": [0]}, {"t": [2, 0, 1], "u": [0]}, {"t": [0, 0]}])
@@ -272,19 +278,20 @@ def test_whose_rights_need_a_look_commits_in_the_usual_way(brokers: Committers) 
     assert parse(node, frame, 0, 9) is None
 
 
-def test_a_body_that_differs_in_a_byte_is_answered_the_same(brokers: Committers) -> None:
-    """Nobody knows the bytes in the middle of a number or of a name, and all others are looked at."""
+def test_a_request_that_differs_in_a_byte_is_answered_the_same(brokers: Committers) -> None:
+    """Nobody knows the bytes in the middle of a number or of a name, and all others are looked at. Three times, because a layout is
+    learned of the second one."""
     learn(brokers, places={"t": [0, 1]}, metadata="m")
     body = brokers.request(3, {"t": [0, 1]}, metadata="m")
-    for at in range(len(body)):
-        for change in (1, 0x80, 0xFF):
-            bent = bytearray(body)
+    frame = request_header_bytes(COMMIT, 9, 1, "client") + body
+    for at in range(4, len(frame)):
+        for change in (1, 0x80, 0xFF, 1, 0x80, 0xFF, 1, 0x80, 0xFF):
+            bent = bytearray(frame)
             bent[at] ^= change
             outcomes = []
             for side in brokers.sides:
-                frame = request_header_bytes(COMMIT, 9, 1, "client") + bytes(bent)
                 try:
-                    outcomes.append(side.dispatch(bytes(frame), "127.0.0.1"))
+                    outcomes.append(side.dispatch(bytes(bent), "127.0.0.1"))
                 except Exception as error:
                     outcomes.append(type(error).__name__.encode())
             assert outcomes[0] == outcomes[1], (at, change)
