@@ -39,6 +39,9 @@ HANDSHAKE_BYTES_MAX = 128 * 1024
 ALERTS_BYTES_MAX = 16 * 1024
 """Bytes that OpenSSL produces itself (tickets, answers to key updates) and that may wait for a peer that does not
 read."""
+DECRYPTED_AT_ONCE_BYTES = 256 * 1024
+"""Of a call. The room for a large frame is as large as the frame, and a fast client fills the socket as quickly as it is
+emptied: 100 MB take a tenth of a second."""
 
 
 class HandshakeFailed(ConnectionAbortedError):
@@ -131,9 +134,10 @@ class TlsSocket:
         return bool(self._unsent)
 
     def recv_into(self, room: memoryview) -> int:
-        """Fill the room with bytes, as far as available, or less if they take long. 0 at the end. Raises BlockingIOError if
-        there are none, or ConnectionError."""
-        incoming, tls, wanted = self._incoming, self._tls, len(room)
+        """Fill the room with bytes, as far as available, or less if they take long: at most DECRYPTED_AT_ONCE_BYTES. 0 at the
+        end. Raises BlockingIOError if there are none, or ConnectionError."""
+        incoming, tls = self._incoming, self._tls
+        wanted = min(len(room), DECRYPTED_AT_ONCE_BYTES)
         got = before = 0
         given = incoming.pending
         pending = given or tls.pending()

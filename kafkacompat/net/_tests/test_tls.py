@@ -321,6 +321,22 @@ def test_tiny_records_are_read_a_piece_at_a_time() -> None:
     assert found == data
 
 
+def test_the_rest_of_a_large_frame_is_read_a_part_at_a_time() -> None:
+    """All of it may have arrived, or arrive as quickly as it is read."""
+    below, served, client = secured_pair()
+    most = tls_socket.DECRYPTED_AT_ONCE_BYTES
+    data = bytes(number % 251 for number in range(3 * most + 1))
+    for at in range(0, len(data), RECORD):
+        client.tls.write(data[at : at + RECORD])
+    below.arrived = client.outgoing.read()
+    room, found = memoryview(bytearray(len(data))), b""
+    while below.arrived or served.has_more:
+        count = served.recv_into(room)
+        assert count <= most
+        found += room[:count]
+    assert found == data
+
+
 def test_messages_of_tls_s_own_without_data_end_the_connection() -> None:
     """A client may update its keys again and again, at a hundred times the cost of data."""
     below, served, _ = secured_pair()
