@@ -116,23 +116,32 @@ async def accept_forever(
             await wait_until_allowed()
             sock, address = listening.accept()
         except BlockingIOError:
-            exhausted = 0
             try:
                 await trio.lowlevel.wait_readable(listening)
-            except (trio.ClosedResourceError, OSError, ValueError):
-                return
+                exhausted = 0
+            except (trio.ClosedResourceError, OSError, ValueError) as error:
+                if listening.fileno() == -1:
+                    return
+                exhausted = await _pause(
+                    listener, error, exhausted
+                )  # the system adds no socket to the set now
             continue
         except OSError as error:
             if listening.fileno() == -1:
                 return
             if error.errno in _EXHAUSTED:
-                if exhausted % SAID_EVERY == 0:
-                    _log.error("%s cannot accept connections: %s", listener.endpoint.listener_name, error)
-                exhausted += 1
-                await trio.sleep(EXHAUSTED_PAUSE_S)
+                exhausted = await _pause(listener, error, exhausted)
             # Any other error concerns one connection that failed before it was accepted.
             continue
         accepted(sock, peer_host(address[0], address[3] if len(address) == 4 else 0), address[1])
+
+
+async def _pause(listener: BoundListener, error: Exception, failed: int) -> int:
+    """After so many failures in a row. Returns their number with this one."""
+    if failed % SAID_EVERY == 0:
+        _log.error("%s cannot accept connections: %s", listener.endpoint.listener_name, error)
+    await trio.sleep(EXHAUSTED_PAUSE_S)
+    return failed + 1
 
 
 def configure(sock: socket.socket, settings: NetworkSettings) -> None:

@@ -454,6 +454,49 @@ async def test_accepting_goes_on_after_running_out_of_descriptors(
     assert caplog.text.count("Too many open files") == 2
 
 
+async def test_accepting_goes_on_after_a_wait_that_the_system_refused(
+    autojump_clock: trio.testing.MockClock,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Quiet:
+        """A listening socket with a connection after two waits. Then it is closed."""
+
+        def __init__(self) -> None:
+            self.results: list[object] = [None, None, ("connection", ("10.1.2.3", 5))]
+
+        def accept(self) -> object:
+            result = self.results.pop(0) if self.results else OSError(errno.EBADF, "closed")
+            if isinstance(result, OSError):
+                raise result
+            if result is None:
+                raise BlockingIOError
+            return result
+
+        def fileno(self) -> int:
+            return 3 if self.results else -1
+
+    class Listener:
+        endpoint = LOOPBACK
+        socket = Quiet()
+
+    waits: list[object] = []
+
+    async def wait_readable(sock: object) -> None:
+        waits.append(sock)
+        if len(waits) == 1:
+            raise OSError(errno.ENOSPC, "too many watches")
+
+    async def always() -> None:
+        return
+
+    monkeypatch.setattr(trio.lowlevel, "wait_readable", wait_readable)
+    accepted: list[object] = []
+    await accept_forever(Listener(), always, lambda *each: accepted.append(each))  # type: ignore[arg-type]
+    assert accepted == [("connection", "10.1.2.3", 5)]
+    assert "too many watches" in caplog.text
+
+
 async def test_connections_are_counted_by_listener() -> None:
     async with serving(ScriptedDispatcher()) as server:
         nothing = server.listener_readings()["PLAINTEXT"]
