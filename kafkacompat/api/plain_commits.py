@@ -70,7 +70,8 @@ def parse_plain(node: Node, frame: memoryview, position: int, version: int) -> P
     if isinstance(known, CommitShape) and known.size == size and known.version == version:
         fields = known.layout.unpack_from(frame, position)
         if fields[::3] == known.between:
-            if known.image is not node.image and not _has_topics(known, node.image):
+            image = node.image
+            if known.topics is not image.topic_changes.state and not _has_topics(known, image):
                 return None
             known.is_of_use = True
             return PlainCommit(known, fields[1::3], fields[2::3])
@@ -121,6 +122,6 @@ def _has_topics(shape: CommitShape, image: MetadataImage) -> bool:
         if known is None or any(each.partition_index not in known.partitions for each in topic.partitions):
             return False
         topic.name, topic.topic_id = known.name, known.id
-    shape.image = image
+    shape.topics = image.topic_changes.state
     shape.records = None
     return True

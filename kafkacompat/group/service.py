@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from struct import Struct
 
     from kafkacompat.api.request_context import RequestContext
-    from kafkacompat.controller.image import MetadataImage
     from kafkacompat.deferred import Deferred
     from kafkacompat.group.offset_metadata_manager import CommitRecords
     from kafkacompat.group.streams import heartbeat as streams_heartbeat
@@ -243,13 +242,13 @@ class CommitShape:
 
     __slots__ = (
         "between",
-        "image",
         "is_of_use",
         "layout",
         "records",
         "reply",
         "request",
         "size",
+        "topics",
         "version",
     )
 
@@ -272,8 +271,9 @@ class CommitShape:
         self.reply = reply
         """The encoded response without errors."""
         self.is_of_use = False
-        self.image: MetadataImage | None = None
-        """The latest one that had all partitions."""
+        self.topics: object = None
+        """`topic_changes.state` of the latest image that had all partitions. Not the image: members that have gone would keep
+        thousands of them."""
         self.records: CommitRecords | None = None
         """Of such a commit. The group coordinator puts them here, and they are dropped when the topics change."""
 

@@ -5,12 +5,14 @@ Two brokers get the same commits, bytes for bytes. One of them decodes each.
 
 from __future__ import annotations
 
+import gc
 import random
 from typing import Any
 
 import pytest
 
 from kafkacompat.api.plain_commits import KEPT_MAX, PATIENCE, SIZE_MAX
+from kafkacompat.controller.image import MetadataImage
 from kafkacompat.coordinator._tests.clients import form_group
 from kafkacompat.group._tests.test_repeated_heartbeats import Brokers, Life
 from kafkacompat.group._tests.test_steady_heartbeats import Client
@@ -156,6 +158,13 @@ def learn(brokers: Committers, **options: Any) -> None:
     for offset in range(3):
         assert set(brokers.commit(offset, **options) or ()) == {E.NONE}
     assert brokers.plain == 1
+
+
+def test_a_layout_keeps_no_image(brokers: Committers) -> None:
+    """Each image may have maps of all topics of its own, and a layout stays when its member has gone."""
+    learn(brokers)
+    (shape,) = brokers.shapes
+    assert not any(isinstance(each, MetadataImage) for each in gc.get_referents(shape))
 
 
 @pytest.mark.parametrize("version", [9, 10])
