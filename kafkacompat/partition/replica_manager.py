@@ -215,6 +215,9 @@ class ReplicaManager:
                 )
             except LogRefused as refused:
                 return _refused(core, refused, len(records))
+            except TooMuchAtOnce:
+                core.traffic.produces -= 1  # it comes again
+                raise
             except OSError as error:  # a codec's library cannot be imported now
                 self.hosted.storage_failed(core, error)
                 return ProduceResult(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -605,6 +608,11 @@ class LargeBatches:
             return refused.with_traceback(None)
         except Overloaded as error:
             return LogRefused(ErrorCode.REQUEST_TIMED_OUT, str(error))
+        except (OSError, MemoryError) as error:
+            # A codec's library cannot be imported now, or there is no room for the body. As a failure it would be the answer for
+            # partitions too that have their records.
+            forget_locals(error.__traceback__)
+            return LogRefused(ErrorCode.KAFKA_STORAGE_ERROR, f"the batch cannot be opened now: {error}")
 
     async def _validated(
         self, places: Limit, memory_bytes: int, records: Buffer, config: LogConfig, zstd_allowed: bool

@@ -16,6 +16,7 @@ from kafkacompat.partition._tests.kit import LedPartitions, batch_of, partition_
 from kafkacompat.partition.hosted_partitions import HostedPartitions
 from kafkacompat.partition.replica_manager import WITHOUT_FAILURE
 from kafkacompat.ports import LogRefused, RefusedAtSight
+from kafkacompat.records.validate import Allowance, TooMuchAtOnce
 from kafkacompat.wire.errors import ErrorCode
 
 NAME = TopicPartition("t", 0)
@@ -80,3 +81,16 @@ def test_what_is_refused_by_its_structure_is_no_attempt() -> None:
     checked = RefusedAtSight(ErrorCode.INVALID_RECORD)
     assert world.manager.append(NAME, checked, 1, 13, False).error is ErrorCode.INVALID_RECORD
     assert counts(world) == (0, 0)
+
+
+def test_a_batch_that_is_opened_in_steps_is_one_attempt() -> None:
+    world = LedPartitions(topic_image("t"))
+    batch, nothing = batch_of(b"x"), Allowance()
+    nothing.units = 0
+    with pytest.raises(TooMuchAtOnce):
+        world.manager.append(NAME, batch, 1, 13, False, allowance=nothing)
+    assert counts(world) == (0, 0)
+    opened = world.manager.validate(NAME, batch, 13)
+    world.settle()
+    assert world.manager.append(NAME, opened.result(), 1, 13, False).error is ErrorCode.NONE
+    assert counts(world) == (1, 0)

@@ -3,6 +3,7 @@ counts objects and comes seldom."""
 
 from __future__ import annotations
 
+import errno
 import gc
 from collections.abc import Iterator
 
@@ -81,3 +82,19 @@ def test_a_batch_that_another_codec_makes_too_large() -> None:
     assert verdict.code is ErrorCode.MESSAGE_TOO_LARGE
     records.append(0)
     assert openers() == before
+
+
+@pytest.mark.parametrize("fault", [OSError(errno.EMFILE, "no library"), MemoryError()])
+def test_a_batch_that_cannot_be_opened_now_is_refused_alone(
+    fault: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other partitions of its request may have their records. A failure would tell their producer that they have not."""
+
+    def lacks(*_: object) -> bool:
+        raise fault
+
+    monkeypatch.setattr(compression.Unpacking, "go_on", lacks)
+    records = batch_of_body(record_of_value(100_000), compression.GZIP)
+    verdict = validated(records)
+    assert isinstance(verdict, LogRefused)
+    assert verdict.code is ErrorCode.KAFKA_STORAGE_ERROR
