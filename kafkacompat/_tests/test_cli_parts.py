@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import io
 import os
 from types import SimpleNamespace
@@ -311,6 +312,46 @@ def test_an_error_that_does_not_pass_ends_the_reading() -> None:
     reader.assign({0: 0})
     with pytest.raises(CommandFailed, match="t-0: TOPIC_AUTHORIZATION_FAILED"):
         list(reader.batches(None))
+
+
+def test_what_could_not_be_printed_is_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The group's next member prints it."""
+    batches = [
+        bytes(build_batch([Record(0, 1, None, value)], base_offset=at))
+        for at, value in enumerate((b"a", b"b"))
+    ]
+    reader = reader_of([fetched(batches[0] + batches[1])])
+    monkeypatch.setattr(reader, "starts", lambda _: {0: 0})
+    committed: list[dict[int, int]] = []
+    member = SimpleNamespace(
+        join=lambda: [0],
+        committed=lambda _: {},
+        tend=lambda _: True,
+        commit=lambda positions: committed.append(dict(positions)),
+        leave=lambda: None,
+    )
+
+    def show(_: int, records: reading.Records) -> reading.Records:
+        if [record.value for _, record in records] == [b"b"]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return records
+
+    printing = SimpleNamespace(is_done=False, show=show)
+    with pytest.raises(OSError, match="No space left"):
+        consume.read_as_member(cast(Any, member), reader, 0, None, cast(Any, printing))
+    assert committed == [{0: 1}]
+
+
+def test_what_is_behind_the_end_is_neither_read_nor_committed() -> None:
+    """A batch may go on behind it, and one fetch may bring more: the group's next member reads that."""
+    batches = [
+        bytes(build_batch([Record(index, 1, None, b"v") for index in range(2)], base_offset=at))
+        for at in (0, 2, 4)
+    ]
+    reader = reader_of([fetched(b"".join(batches))])
+    reader.assign({0: 0})
+    read = [offset for _, records in reader.batches({0: 3}) for offset, _ in records]
+    assert (read, reader.positions) == ([0, 1, 2], {0: 3})
 
 
 def test_aborted_batches_are_left_out_for_readers_of_what_is_committed() -> None:

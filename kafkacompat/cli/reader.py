@@ -161,11 +161,7 @@ class Reader:
             problem: str | None = None
             for leader, partitions in self._by_leader(wanted).items():
                 try:
-                    for partition, records in self._fetch(leader, partitions):
-                        if ends is not None and records[-1][0] >= ends[partition]:
-                            records = [each for each in records if each[0] < ends[partition]]
-                        if records:
-                            yield partition, records
+                    yield from self._fetch(leader, partitions, ends)
                 except (BrokerAway, _Passing) as trouble:
                     problem = str(trouble)
             if problem is None:
@@ -191,7 +187,9 @@ class Reader:
         self._topic_id = topic.topic_id
         self._leaders = {each.partition_index: each.leader_id for each in topic.partitions}
 
-    def _fetch(self, leader: int, partitions: list[int]) -> Iterator[tuple[int, Records]]:
+    def _fetch(
+        self, leader: int, partitions: list[int], ends: Mapping[int, int] | None
+    ) -> Iterator[tuple[int, Records]]:
         asked = [
             FetchPartition(
                 partition=number,
@@ -228,7 +226,7 @@ class Reader:
                     continue
                 check(result.error_code, where)
                 try:
-                    yield from self._batches_of(number, result)
+                    yield from self._batches_of(number, result, None if ends is None else ends[number])
                 except (BatchCorrupt, RecordMalformed, DecompressionFailed) as error:
                     raise CommandFailed(
                         f"{where} is corrupt at offset {self.positions[number]}: {error}"
@@ -236,22 +234,33 @@ class Reader:
         if problem is not None:
             raise _Passing(problem)
 
-    def _batches_of(self, partition: int, result: PartitionData) -> Iterator[tuple[int, Records]]:
+    def _batches_of(
+        self, partition: int, result: PartitionData, end: int | None = None
+    ) -> Iterator[tuple[int, Records]]:
+        """The position stops at `end`, though more was fetched: a group commits it, and its next member reads the rest."""
         data = memoryview(result.records or b"")
         aborted = _Aborted(result) if self._isolation_level == READ_COMMITTED else None
         for header in iterate_batches(data):
+            if end is not None and self.positions[partition] >= end:
+                return
             batch = data[header.position : header.position + header.size]
             if not has_valid_crc(batch, header):
                 raise BatchCorrupt("the batch's checksum does not match its bytes")
             is_hidden = aborted is not None and aborted.hides(header, batch)
             if not header.is_control and not is_hidden:
                 position = self.positions[partition]
-                wanted = (each for each in records_of(batch, header) if each[0] >= position)
+                wanted = (
+                    each
+                    for each in records_of(batch, header)
+                    if each[0] >= position and (end is None or each[0] < end)
+                )
                 # A batch of one kilobyte can decompress to millions of records.
                 while records := list(islice(wanted, RECORDS_AT_ONCE)):
-                    self.positions[partition] = records[-1][0] + 1
                     yield partition, records
-            self.positions[partition] = max(self.positions[partition], header.last_offset + 1)
+                    # Not before: whoever takes them may fail, and then commits how far it has come.
+                    self.positions[partition] = records[-1][0] + 1
+            behind = header.last_offset + 1 if end is None else min(header.last_offset + 1, end)
+            self.positions[partition] = max(self.positions[partition], behind)
 
     def _by_leader(self, partitions: list[int]) -> dict[int, list[int]]:
         grouped: dict[int, list[int]] = {}
