@@ -217,6 +217,18 @@ def test_a_log_may_be_a_pipe(tmp_path: Path, logger: logging.Logger) -> None:
     os.close(reader)
 
 
+def test_nobody_waits_for_the_lock_of_the_file(tmp_path: Path, logger: logging.Logger) -> None:
+    """Python takes it by `with` since 3.13."""
+    log = opened(tmp_path / "node.log", logger)
+    log.start()
+    assert log.file.lock is not None
+    with log.file.lock:
+        logger.info("hello")
+        log.handler.flush()
+        assert lines(tmp_path / "node.log") == ["INFO hello (kafkacompat.made)"]
+    log.close()
+
+
 def test_a_logging_thread_does_not_wait_for_the_disk(tmp_path: Path, logger: logging.Logger) -> None:
     log = opened(tmp_path / "node.log", logger, queue_entries_max=2)
     may_write, writes = threading.Event(), threading.Event()

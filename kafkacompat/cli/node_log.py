@@ -112,6 +112,22 @@ class BoundedQueueHandler(logging.handlers.QueueHandler):
             )
 
 
+class _NoLock:
+    """Nobody waits for it. Python takes a handler's lock by `with` since 3.13, and by `acquire` and `release` before."""
+
+    def acquire(self) -> None:
+        """Do nothing."""
+
+    def release(self) -> None:
+        """Do nothing."""
+
+    def __enter__(self) -> None:
+        """Do nothing."""
+
+    def __exit__(self, *_: object) -> None:
+        """Do nothing."""
+
+
 class RotatingFile(logging.handlers.RotatingFileHandler):
     """The file. An entry that cannot be written is counted; the next entry opens the file again.
 
@@ -145,7 +161,7 @@ class RotatingFile(logging.handlers.RotatingFileHandler):
 
     def createLock(self) -> None:
         """Only the writing thread writes. With a lock, the end of the interpreter would wait for a write that hangs."""
-        self.lock = None
+        self.lock = _NoLock()  # type: ignore[assignment]
 
     def emit(self, record: logging.LogRecord) -> None:
         self.is_writable = True
