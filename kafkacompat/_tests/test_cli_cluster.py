@@ -11,11 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkacompat.cli import cluster as cluster_command
 from kafkacompat.cli import node as node_command
 from kafkacompat.cli.cluster import ANY_ACTION, OF_ACTION, add_arguments, load_same, run, start_all
 from kafkacompat.cli.cluster_files import (
@@ -264,6 +267,43 @@ def test_nodes_are_started_without_one_that_cannot_be(
     runs = [nodes.processes.pid(node) is not None for node in nodes.layout.nodes]
     assert runs == [True, False, True]
     assert "node 2 cannot be started: " in capsys.readouterr().err
+
+
+def test_nodes_stop_though_nobody_reads_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C also ends the `| tee` behind the command."""
+    stopped: list[int] = []
+
+    def stop(nodes: Any, *, is_whole_cluster: bool) -> list[Any]:
+        stopped.extend(each.node_id for each in nodes)
+        return []
+
+    processes = SimpleNamespace(pid=lambda node: 100 + node.node_id, stop=stop, statuses={})
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as gone, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", gone)
+        cluster_command.stop_all(layout(), cast(Any, processes))
+    assert stopped == [1, 2, 3]
+
+
+def test_a_cluster_whose_output_nobody_reads_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = layout()
+    files = ClusterFiles(tmp_path)
+    files.save(replace(made, nodes=tuple(replace(each, is_formatted=True) for each in made.nodes)))
+    stopped: list[int] = []
+
+    def nobody_reads(*_: object) -> int:
+        raise BrokenPipeError
+
+    for name in ("start_all", "wait_until_up"):
+        monkeypatch.setattr(cluster_command, name, lambda *_, **__: None)
+    monkeypatch.setattr(cluster_command, "watch", nobody_reads)
+    monkeypatch.setattr(cluster_command, "stop_all", lambda found, _: stopped.append(len(found.nodes)))
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    with pytest.raises(BrokenPipeError):
+        cluster_command.run_cluster(files, parser.parse_args([]))
+    assert stopped == [3]
 
 
 def test_a_controller_stays_when_its_vote_is_in_doubt(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ from kafkacompat.cli.node_process import STOP_TIMEOUT_S, NodeProcesses, how_it_e
 from kafkacompat.cli.output import Screen, failing_clearly, table_lines
 from kafkacompat.cli.reassign import positive
 from kafkacompat.cli.settings import parse_overrides
+from kafkacompat.cli.start import print_line
 from kafkacompat.config import ConfigError
 from kafkacompat.failure import CommandFailed
 
@@ -168,10 +169,15 @@ def run_cluster(files: ClusterFiles, arguments: argparse.Namespace) -> int:
         try:
             start_all(layout, processes, is_first_start=is_first_start)
             wait_until_up(layout, processes, ended, is_first_start=is_first_start)
-        except CommandFailed:
+        except (CommandFailed, BrokenPipeError):
             stop_all(layout, processes)
             raise
-        return watch(files, processes, ended)
+        try:
+            return watch(files, processes, ended)
+        except BrokenPipeError:
+            # Nobody reads any more. Ctrl-C also ends the `| tee` behind this command.
+            stop_all(files.load(), processes)
+            raise
 
 
 def lay_out(arguments: argparse.Namespace) -> Layout:
@@ -307,18 +313,18 @@ def stop_all(layout: Layout, processes: NodeProcesses) -> None:
     """Stop all nodes at the same time and report how each one ended."""
     pids = {node.node_id: pid for node in layout.nodes if (pid := processes.pid(node)) is not None}
     if not pids:
-        print("no node is running", flush=True)
+        print_line("no node is running")
         return
-    print(f"stopping {len(pids)} nodes", flush=True)
+    print_line(f"stopping {len(pids)} nodes")
     started_s = time.monotonic()
     late = processes.stop(layout.nodes, is_whole_cluster=True)
     for node in late:
-        print(f"node {node.node_id} did not stop in {STOP_TIMEOUT_S:.0f} s and was killed", flush=True)
+        print_line(f"node {node.node_id} did not stop in {STOP_TIMEOUT_S:.0f} s and was killed")
     for node_id, pid in pids.items():
         status = processes.statuses.get(pid, 0)
         if not is_stop(status) and node_id not in [node.node_id for node in late]:
-            print(f"node {node_id} {how_it_ended(status)}", flush=True)
-    print(f"{len(pids)} nodes stopped in {time.monotonic() - started_s:.1f} s", flush=True)
+            print_line(f"node {node_id} {how_it_ended(status)}")
+    print_line(f"{len(pids)} nodes stopped in {time.monotonic() - started_s:.1f} s")
 
 
 @contextmanager
