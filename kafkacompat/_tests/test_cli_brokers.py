@@ -13,9 +13,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+import trio
 
 from kafkacompat.__main__ import main
-from kafkacompat.cli import brokers_folder, machine
+from kafkacompat.cli import brokers_folder, machine, supervisor
 from kafkacompat.cli import brokers_plan as plan
 from kafkacompat.cli.brokers_folder import BrokersFolder, move_below
 from kafkacompat.cli.cluster_files import ClusterFiles
@@ -28,6 +29,7 @@ from kafkacompat.cli.supervisor import LONGEST_PAUSE_S, levels_of_loggers, prepa
 from kafkacompat.config import ConfigError, EndPoint, ServerConfig
 from kafkacompat.failure import CommandFailed
 from kafkacompat.raft.storage import META_PROPERTIES
+from kafkacompat.server.process_wide import StopSignals
 
 MIB = 1024 * 1024
 FILE = {
@@ -398,6 +400,32 @@ def test_a_broker_that_ends_soon_waits_longer_each_time() -> None:
     assert pauses[:4] == [0, 1, 2, 4]
     assert pauses == sorted(pauses)
     assert pauses[-1] == LONGEST_PAUSE_S
+
+
+def test_all_serve_when_one_that_does_not_is_taken_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "LOOK_INTERVAL_S", 0.01)
+    folder = folder_in(tmp_path)
+    layout = prepared(folder, 2, format_if_empty=True)
+    told: list[str] = []
+    several = supervisor.Supervisor(folder, layout, StopSignals(), told.append)
+    several._brokers = {each.node_id: supervisor.Broker(each) for each in layout.nodes}
+    several._brokers[5].serves = True
+
+    async def take_away() -> None:
+        with trio.fail_after(10):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(several._follow_layout, nursery)
+                nursery.start_soon(several._tell_when_all_serve)
+                await trio.sleep(0.05)
+                folder.save(1, layout.cluster_id)
+                while not told:
+                    await trio.sleep(0.01)
+                nursery.cancel_scope.cancel()
+
+    trio.run(take_away)
+    assert "node 5 serving" in told[0]
 
 
 def test_levels_of_single_loggers_are_passed_on() -> None:

@@ -204,6 +204,12 @@ class Supervisor:
         self._refused: str | None = None
         """Why the brokers cannot start."""
         self._changed = trio.Event()
+        self._leaving: list[Broker] = []
+        """Not in cluster.json any more, and not ended yet."""
+
+    @property
+    def _all(self) -> list[Broker]:
+        return [*self._brokers.values(), *self._leaving]
 
     def run(self) -> int:
         """Return the exit status. Raises CommandFailed if not every broker can start."""
@@ -226,10 +232,10 @@ class Supervisor:
                 nursery.start_soon(self._tell_when_all_serve)
                 try:
                     await self._stopping.wait()
-                    await self._stop(list(self._brokers.values()))
+                    await self._stop(self._all)
                 finally:
                     # Also after a mistake in the program: a process that was started is waited for.
-                    for each in self._brokers.values():
+                    for each in self._all:
                         each.stop()
                 nursery.cancel_scope.cancel()
 
@@ -239,7 +245,7 @@ class Supervisor:
 
         def on_signal() -> None:
             if self._stopping.is_set():
-                for each in self._brokers.values():
+                for each in self._all:
                     each.stop()
             self._stopping.set()
 
@@ -306,10 +312,21 @@ class Supervisor:
                 if node_id not in wanted:
                     del self._brokers[node_id]
                     logger.info("broker %d is not one of this machine any more", node_id)
-                    nursery.start_soon(self._stop, [broker])
+                    # At once: with the settings of now it has no place, so it must not start again.
+                    broker.scope.cancel()
+                    self._leaving.append(broker)
+                    # Perhaps all others serve.
+                    self._changed.set()
+                    nursery.start_soon(self._leave, broker)
             for node_id, node in wanted.items():
                 if node_id not in self._brokers:
                     self._begin(node, nursery)
+
+    async def _leave(self, broker: Broker) -> None:
+        await self._stop([broker])
+        while broker.process is not None:
+            await trio.sleep(LOOK_INTERVAL_S)
+        self._leaving.remove(broker)
 
     # One broker.
 
@@ -317,7 +334,7 @@ class Supervisor:
         """Run the broker, again and again until it is no longer wanted."""
         ended_soon = 0
         with broker.scope:
-            while not self._stopping.is_set():
+            while not (self._stopping.is_set() or broker.scope.cancel_called):
                 started_s = trio.current_time()
                 status = await self._run_once(broker)
                 if broker.scope.cancel_called or self._stopping.is_set():
