@@ -25,6 +25,7 @@ from kafkacompat.pipeline._tests.collector_kit import TURN_S, CollectorKit, Writ
 from kafkacompat.pipeline.collector import packed, running
 from kafkacompat.pipeline.collector.followed import MAX_CHUNK_LINES
 from kafkacompat.pipeline.collector.saved_state import decode
+from kafkacompat.pipeline.failure import PipelineFailed
 
 ROUNDS = 20 if os.environ.get("KAFKACOMPAT_SOAK") == "1" else 1
 
@@ -630,6 +631,28 @@ def test_what_there_was_no_room_to_unpack_is_looked_for_by_the_next_run(
     assert world.missing() == []
     assert set(world.values().values()) == {1}
     assert world.collector.figures().lost_files == 0
+
+
+def test_a_state_that_cannot_be_saved_for_a_while_ends_nothing(
+    world: CollectorKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.append(40)
+    world.drain()
+
+    def full(text: str) -> None:
+        raise PipelineFailed("the state cannot be saved: No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.state, "save", full)
+        world.append(5)
+        world.drain()
+    assert world.missing() == []
+    assert "No space left" in world.troubles
+    world.wait(2.0)
+    assert "No space left" not in str(world.collector.figures().trouble)
+    world.crash()
+    world.drain()
+    assert set(world.values().values()) == {1}
 
 
 def test_a_collector_that_is_told_to_end_leaves_the_unpacking_to_the_next(

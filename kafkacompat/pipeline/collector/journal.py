@@ -169,7 +169,11 @@ class Journal:
     def turn(self, timeout_s: float, now_s: float) -> bool:
         """Read and ship what there is, waiting for it at most timeout_s. Return whether anything was read."""
         if now_s - self._saved_s >= SAVE_INTERVAL_S:
-            self._save(now_s)
+            try:
+                self._save(now_s)
+            except PipelineFailed as failure:
+                # It passes. What is not saved comes again in the next run, with the same event ids.
+                self._trouble = str(failure)
         if self.has_ended or not self._shipper.room:
             return False
         if self._process is None:

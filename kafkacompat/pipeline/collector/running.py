@@ -134,6 +134,8 @@ class Collector:
         self._scanned_s = float("-inf")
         self._saved_s = float("-inf")
         self._saved_lines = 0
+        self._unsaved: str | None = None
+        """Why the state could not be saved."""
         self._scans = 0
 
     def run(self, stopping: Callable[[], bool], tell: Callable[[Figures], None], until_end: bool) -> None:
@@ -162,10 +164,12 @@ class Collector:
             elif file is not None and file.is_open and now_s - file.read_s >= RECORD_WAIT_S:
                 self._finish_record(file, look, now_s)
                 moved = True
-        if (
-            now_s - self._saved_s >= SAVE_INTERVAL_S and self._saved_lines != self._shipper.acknowledged_lines
-        ) or self._following.must_save:
+        if self._following.must_save:
             self._save(now_s)
+        elif (
+            now_s - self._saved_s >= SAVE_INTERVAL_S and self._saved_lines != self._shipper.acknowledged_lines
+        ):
+            self._save_or_later(now_s)
         return moved
 
     def figures(self) -> Figures:
@@ -185,7 +189,9 @@ class Collector:
             self._following.given_up_bytes,
             self._disk.refused,
             self._disk.beyond,
-            shipper.trouble or next((f"{path}: {why}" for path, why in self._disk.troubles.items()), None),
+            shipper.trouble
+            or self._unsaved
+            or next((f"{path}: {why}" for path, why in self._disk.troubles.items()), None),
             self._lost_files,
         )
 
@@ -300,6 +306,14 @@ class Collector:
             and not any(file.unread_bytes or file.is_open for file in files if file.identity is not None)
         )
 
+    def _save_or_later(self, now_s: float) -> None:
+        """Save what may wait: the next run would send the lines again, with the same event ids."""
+        try:
+            self._save(now_s)
+        except PipelineFailed as failure:
+            self._unsaved = str(failure)
+            self._saved_s, self._saved_lines = now_s, -1
+
     def _save(self, now_s: float) -> None:
         self._saved_lines = self._shipper.acknowledged_lines
         # If this run ends first, the next run must also search for them among compressed files.
@@ -309,6 +323,7 @@ class Collector:
         self._state.save(encode(saved + sought, self._following.held()))
         self._following.must_save = False
         self._saved_s = now_s
+        self._unsaved = None
 
 
 def _known(entry: Saved) -> int:
