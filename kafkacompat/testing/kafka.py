@@ -203,10 +203,14 @@ class Kafka:
     def start(self) -> None:
         """Return when clients are served."""
         self._begin({node_id: self._formatted(node_id) for node_id in self._configs})
-        # A test may ask a coordinator at once by `ask`, without a FindCoordinator that would create its topic.
-        if len(self._configs) == 1 and self._flavor_name is None and self._release is None:
-            self._patiently(self._create_coordinators_topics)
-        self._blank = self.snapshot()
+        try:
+            # A test may ask a coordinator at once by `ask`, without a FindCoordinator that would create its topic.
+            if len(self._configs) == 1 and self._flavor_name is None and self._release is None:
+                self._patiently(self._create_coordinators_topics)
+            self._blank = self.snapshot()
+        except BaseException:
+            self.stop()
+            raise
 
     def _create_coordinators_topics(self) -> None:
         node = self._any()

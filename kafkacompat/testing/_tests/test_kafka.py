@@ -248,6 +248,13 @@ def test_what_was_written_outlives_a_kill_and_the_port_stays(kafka: Kafka) -> No
     assert values(kafka.records("t")) == [b"x"]
 
 
+def test_a_start_that_is_refused_leaves_no_node() -> None:
+    kafka = Kafka({"offsets.topic.replication.factor": 3})
+    with pytest.raises(Refused, match="INVALID_REPLICATION_FACTOR"):
+        kafka.start()
+    assert not any(node.is_running for node in kafka.nodes.values())
+
+
 def test_it_keeps_what_its_nodes_log_and_tells_nobody_else(
     kafka: Kafka, caplog: pytest.LogCaptureFixture
 ) -> None:
