@@ -43,6 +43,15 @@ QUEUED_KBYTES: Final = 8 * 1024
 SKIPPED_MAX: Final = 1000
 """Records between two that are wanted are read, up to this number. Beyond it the reader jumps."""
 
+MESSAGE_BYTES_MAX: Final = 1_000_000_000
+"""The client's own limit, as high as it goes: the topic's is what counts."""
+
+TOO_LARGE: Final = frozenset({"MSG_SIZE_TOO_LARGE", "_MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"})
+
+
+class TooLarge(Exception):
+    """A topic does not take a record, or several of them in one batch."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
@@ -71,12 +80,14 @@ class Rejected:
 class Replayed:
     """What a call has done. topics: the numbers of records written, by topic. before: in earlier calls. gone: records that
     are not at their offset any more. left: records beyond RECORDS_MAX, at most: some may have been replayed before.
+    large: records that their topics do not take.
     """
 
     topics: Counter[str]
     before: int
     gone: int
     left: int
+    large: int = 0
 
 
 def decode(value: bytes | None) -> Rejected | None:
@@ -156,7 +167,7 @@ class Log(Protocol):
         ...
 
     def write(self, found: Sequence[tuple[Rejected, Any]]) -> None:
-        """Write the records and their keys in the ledger in one transaction."""
+        """Write the records and their keys in the ledger in one transaction. Raises TooLarge."""
         ...
 
 
@@ -173,7 +184,7 @@ def replay_all(
     """
     log.fence()
     topics: Counter[str] = Counter()
-    before = gone = left = 0
+    before = gone = left = large = 0
     asked = (each for each in log.rejected() if is_asked(each.reason, reasons))
     while part := {each.key: each for each in islice(asked, PART_RECORDS)}:
         known = len(part)
@@ -189,14 +200,27 @@ def replay_all(
             found = [(each, record) for each, record in some if record is not None]
             gone += len(some) - len(found)
             if found:
-                log.write(found)
-                topics.update(each.topic for each, _ in found)
+                taken = _write_or_halves(log, found)
+                large += len(found) - len(taken)
+                topics.update(each.topic for each, _ in taken)
                 written(topics.total())
         left += len(waiting) - seen
         if topics.total() >= records_max:
             # Whether these wait too is for the next call to find out.
             left += sum(1 for _ in asked)
-    return Replayed(topics, before, gone, left)
+    return Replayed(topics, before, gone, left, large)
+
+
+def _write_or_halves(log: Log, found: list[tuple[Rejected, Any]]) -> list[tuple[Rejected, Any]]:
+    """Write the records, fewer at a time where a topic does not take them. Return those that were written."""
+    try:
+        log.write(found)
+    except TooLarge:
+        if len(found) == 1:
+            return []
+        half = len(found) // 2
+        return _write_or_halves(log, found[:half]) + _write_or_halves(log, found[half:])
+    return found
 
 
 def replay(
@@ -239,6 +263,7 @@ class _KafkaLog:
                 **address.librdkafka(),
                 "client.id": CLIENT_ID,
                 "transactional.id": f"{CLIENT_ID}-{topic}",
+                "message.max.bytes": MESSAGE_BYTES_MAX,
                 "log_level": 0,
             }
         )
@@ -384,7 +409,7 @@ def _originals(reader: Any, wanted: Iterable[Rejected]) -> list[tuple[Rejected, 
 
 
 def _write(producer: Any, ledger: str, found: Iterable[tuple[Rejected, Any]]) -> None:
-    """Write the records and what the ledger says of them in one transaction. Raises KafkaException."""
+    """Write the records and what the ledger says of them in one transaction. Raises KafkaException and TooLarge."""
     from confluent_kafka import KafkaException
 
     producer.begin_transaction()
@@ -417,9 +442,12 @@ def _write(producer: Any, ledger: str, found: Iterable[tuple[Rejected, Any]]) ->
         if producer.flush(TIMEOUT_S) and not failures:
             raise PipelineFailed("the broker does not take the records")
         if failures:
-            raise KafkaException(failures[0])
+            # Others fail with it, for other reasons.
+            raise KafkaException(next((each for each in failures if each.name() in TOO_LARGE), failures[0]))
         patiently(partial(producer.commit_transaction, TIMEOUT_S), end_s)
     except BaseException as failure:
         if not (isinstance(failure, KafkaException) and failure.args[0].fatal()):
             abort(producer)
+        if isinstance(failure, KafkaException) and failure.args[0].name() in TOO_LARGE:
+            raise TooLarge from None
         raise

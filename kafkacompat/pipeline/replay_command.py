@@ -48,6 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
         f"{done.topics.total():,} replayed, {done.before:,} had been replayed before, "
         f"{done.gone:,} are not in their topics any more"
     )
+    if done.large:
+        print(f"{done.large:,} are larger than their topics take now")
     if done.left:
         print(f"up to {done.left:,} are left: a call replays at most {RECORDS_MAX:,}, so call again")
     return 0

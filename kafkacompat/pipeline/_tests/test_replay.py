@@ -173,6 +173,18 @@ def test_records_without_a_value_are_replayed(job: Job) -> None:
     assert job.written() == [(0, None)]
 
 
+def test_a_record_is_as_large_as_its_topic_takes(job: Job) -> None:
+    """Not as a client does that is asked for nothing else."""
+    large = b"x" * 1_020_000
+    job._producer = confluent_kafka.Producer(
+        {"bootstrap.servers": job.kafka.bootstrap_servers, "message.max.bytes": 1_048_576}
+    )
+    job.send(large, reason=JSON)
+    job.send(b"bad", reason=JSON)
+    assert job.replay().topics.total() == 2
+    assert job.written() == [(0, b"bad"), (0, large)]
+
+
 def test_a_call_ends_after_a_number_of_records_and_the_next_goes_on(job: Job) -> None:
     for number in range(5):
         job.send(b"%d" % number, reason=JSON)

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from kafkacompat.pipeline import replay as replaying
-from kafkacompat.pipeline.replay import Rejected, replay_all
+from kafkacompat.pipeline.replay import Rejected, TooLarge, replay_all
 
 REASON = "malformed JSON"
 
@@ -170,6 +170,21 @@ def test_calls_with_a_bound_end_and_go_on_where_they_ended() -> None:
     assert [each.topics.total() for each in calls] == [2, 2, 2, 1, 0, 0]
     assert [each.left > 0 for each in calls] == [True, True, True, False, False, False]
     assert Counter(cluster.written) == expected()
+
+
+def test_a_record_that_is_too_large_keeps_back_no_other() -> None:
+    """Nor do several that are too large together."""
+
+    class Limited(Call):
+        def write(self, found: Sequence[tuple[Rejected, Any]]) -> None:
+            if len(found) > 1 or found[0][0].offset == 5:
+                raise TooLarge
+            super().write(found)
+
+    cluster = Cluster([rejected(number) for number in range(4, 10)])
+    done = replay_all(Limited(cluster), (REASON,))
+    assert sorted(cluster.written) == [f"t-0-{number}" for number in (4, 6, 7, 8, 9)]
+    assert (done.topics.total(), done.large, done.gone, done.left) == (5, 1, 0, 0)
 
 
 def test_no_more_than_a_part_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
