@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Key = tuple[str, int]
+ENDING_RETRY_MS = 1_000
+"""Delay after a disk has refused the markers that end a mirror."""
 
 
 class Replicating(Protocol):
@@ -366,13 +368,16 @@ class HostedPartitions:
             self.advanced(core)
 
     def _reconfigured(self, core: Partition) -> None:
+        was_ending_mirror = core.is_ending_mirror
         try:
             if core.take_config():
                 self.wakeups.appended(core)
-                self._go_on_ending_mirror(core)
         except OSError as error:
             self.storage_failed(core, error)
-            return
+            if not self._serves(core):
+                return
+        if not was_ending_mirror:
+            self._go_on_ending_mirror(core)
         if self.tiering is not None:
             self.tiering.role_taken(core)
         if self.mirroring is not None:
@@ -388,7 +393,8 @@ class HostedPartitions:
             self._services.tasks.start(f"ending the mirror {core.topic_partition}", self._end_mirror(core))
 
     async def _end_mirror(self, core: Partition) -> None:
-        """End the rest of its source's open transactions, of which there may be a hundred thousand."""
+        """End the rest of its source's open transactions, of which there may be a hundred thousand. A full disk may have room
+        again: until then the partition takes no records."""
         epoch = core.leader_epoch
         while True:
             await pause()
@@ -398,7 +404,8 @@ class HostedPartitions:
                 core.end_mirror()
             except OSError as error:
                 self.storage_failed(core, error)
-                return
+                await self._services.tasks.sleep(ENDING_RETRY_MS)
+                continue
             self.wakeups.appended(core)
             if core.maybe_increment_leader_high_watermark(self._clock.monotonic_ms()):
                 self.advanced(core)

@@ -14,6 +14,7 @@ HostedPartitions calls `become` before anything else in an epoch. After each app
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING, TypeVar
 
@@ -172,7 +173,10 @@ class Partition:
             return
         log.assign_epoch_start(self.leader_epoch, log.log_end_offset)
         if config.mirror_leader_epoch:
-            self.end_mirror()
+            # Until that is done nobody may write here. A disk that is full now is tried again by HostedPartitions.
+            self.is_ending_mirror = True
+            with suppress(OSError):
+                self.end_mirror()
 
     def end_mirror(self) -> None:
         """Take records when the transactions of the source are ended, of which this ends some."""

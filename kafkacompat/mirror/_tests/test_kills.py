@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -153,6 +155,35 @@ def test_a_disk_that_is_full_within_the_markers_ends_no_transaction_twice() -> N
     mirror.restart(1)
     mirror.settle()
     check_taken_over(mirror)
+
+
+def test_a_mirror_that_is_stopped_on_a_full_disk_takes_no_records_before_the_transactions_are_ended() -> None:
+    """This cluster gives out the ids of the source's producers. A batch must not be taken for a duplicate of theirs."""
+    mirror = with_open_transactions()
+    disk = mirror.nodes[1].disk
+    disk.failing = ".log"
+    stop(mirror)
+    early = batch_of(b"early", producer_id=1, producer_epoch=4, base_sequence=0)
+    result = mirror.leader().manager.append(T0, early, -1, 13, False)
+    assert result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    disk.failing = None
+    mirror.settle()
+    check_taken_over(mirror)
+
+
+def test_a_mirror_that_begins_on_a_full_disk_follows() -> None:
+    """Nobody would tell it again when there is room."""
+    mirror = Mirror(source_with(b"a"))
+    mirror.follow()
+    stop(mirror)
+    told: list[bool] = []
+    hosted: Any = mirror.leader().manager.hosted
+    hosted.mirroring = SimpleNamespace(
+        role_taken=lambda core: told.append(core.is_read_only), gone=lambda core: None
+    )
+    mirror.nodes[1].disk.failing = "leader-epoch-checkpoint"
+    mirror.put_state("mirroring")
+    assert told[-1:] == [True]
 
 
 def damaged(records: bytes) -> list[bytes]:
