@@ -230,7 +230,7 @@ class RemoteLogManager:
         self.traffic = RemoteTraffic()
         self._deleting: set[TopicIdPartition] = set()
         """Partitions of deleted topics, of which this node deletes what is in the remote storage, or sees to it."""
-        self._emptied: set[TopicIdPartition] = set()
+        self._emptied: dict[TopicIdPartition, Started] = {}
         """Partitions that are not tiered any more, and of which this node deletes or has deleted what is in the remote storage."""
         self._tiered: dict[tuple[Uuid, int], _Tiered] = {}
         self._is_closed = False
@@ -263,14 +263,14 @@ class RemoteLogManager:
             known.stop()
         tiered = self._tiered[key] = _Tiered(core, self._id_of(core))
         ids = [tiered.id]
-        self._emptied.discard(tiered.id)
+        self._emptied.pop(tiered.id, None)
         self._metadata.on_partition_leadership_changes(*((ids, []) if core.is_leader else ([], ids)))
         self._start_loops(tiered)
 
     def gone(self, core: Core, *, is_deleted: bool, was_leader: bool) -> None:
         """The partition is not on this node any more. Of a deleted topic its leader deletes what is in the remote storage, as
         in Kafka, and another replica what the leader leaves when it ends."""
-        self._emptied.discard(self._id_of(core))
+        self._leave_emptying(self._id_of(core), is_deleted=is_deleted)
         known = self._tiered.get((core.topic_id, core.topic_partition.partition))
         if known is None or known.core is not core:
             return
@@ -317,11 +317,18 @@ class RemoteLogManager:
         """Delete what the remote storage has of a partition that is not tiered any more."""
         partition = self._id_of(core)
         if partition not in self._emptied:
-            self._emptied.add(partition)
             self._metadata.on_partition_leadership_changes([partition], [])
-            self._tasks.start(
+            self._emptied[partition] = self._tasks.start(
                 f"deleting the remote log of {partition}", self._delete_partition(partition, is_marked=False)
             )
+
+    def _leave_emptying(self, partition: TopicIdPartition, *, is_deleted: bool) -> None:
+        """The next leader goes on. What it copies when the partition is tiered again must not be deleted here, where nobody would
+        learn of that. Of a deleted topic there is no next leader."""
+        emptying = self._emptied.pop(partition, None)
+        if emptying is not None and not emptying.done and not is_deleted:
+            emptying.cancel()
+            self._metadata.on_stop_partitions([partition])
 
     def _start_loops(self, tiered: _Tiered) -> None:
         if not tiered.is_leader:

@@ -781,6 +781,43 @@ def test_a_deletion_that_goes_on_ends_when_tiering_is_enabled_again() -> None:
     assert len(tier.storage.segments) == 3
 
 
+def test_a_node_that_a_partition_has_left_deletes_nothing_of_it_any_more() -> None:
+    """The store fails while tiering is disabled. The partition moves, tiering is enabled again, and the next leader copies."""
+    tier = Tier(replace(TIERED, local_retention_bytes=-1))
+    tier.fill()
+    tier.lead()
+    tier.storage.fail = failing("delete", RetriableRemoteStorageException)
+    disabled(tier)
+    tier.settle()
+    assert tier.metadata.states[-1] == "DELETE_SEGMENT_STARTED"
+    tier.manager.gone(tier.core, is_deleted=False, was_leader=True)
+    assert tier.metadata.roles == ["leader", "leader", "stopped"]
+    cache, states = tier.metadata.cache, RemoteLogSegmentState
+    for at, each in enumerate(cache.list_all_remote_log_segments(), 100):
+        copy = RemoteLogSegmentId(PARTITION, bytes(15) + bytes([at]))
+        cache.add_copy_in_progress_segment(
+            replace(each, remote_log_segment_id=copy, broker_id=2, state=states.COPY_SEGMENT_STARTED)
+        )
+        cache.update_remote_log_segment_metadata(
+            RemoteLogSegmentMetadataUpdate(copy, NOW_MS, None, states.COPY_SEGMENT_FINISHED, 2)
+        )
+    for _ in range(3):
+        tier.pass_on()
+    left = [each.state for each in cache.list_all_remote_log_segments() if each.broker_id == 2]
+    assert left == [states.COPY_SEGMENT_FINISHED] * 3
+
+
+def test_a_node_that_a_deleted_topic_has_left_goes_on_to_delete_it() -> None:
+    tier = tiered()
+    tier.storage.fail = failing("delete", RetriableRemoteStorageException)
+    disabled(tier)
+    tier.settle()
+    tier.manager.gone(tier.core, is_deleted=True, was_leader=True)
+    tier.pass_on()
+    assert tier.starts() == []
+    assert not tier.storage.segments
+
+
 def test_a_copy_that_is_gone_is_made_again_before_local_retention_deletes() -> None:
     """A deletion of another leader does not lower the highest offset that was ever copied."""
     tier = Tier(replace(TIERED, local_retention_bytes=-1))
