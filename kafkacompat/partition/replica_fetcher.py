@@ -24,7 +24,8 @@ from kafkacompat.partition.following import (
     take_latest,
 )
 from kafkacompat.partition.list_offsets import EARLIEST, EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST
-from kafkacompat.ports import LogRefused
+from kafkacompat.ports import LogRefused, passes
+from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.tasks import WakeUp, in_turns, pause
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.offset_for_leader_epoch_request import (
@@ -303,10 +304,24 @@ class ReplicaFetcher:
         except OSError as failure:
             self._hosted.storage_failed(core, failure)
             self.fetches.resolved(followed, later_ms)
+            self._wake_up.call()
             return
         except SnapshotCorrupt as damage:
             logger.warning(
                 "%s %s: the remote producer snapshot is damaged: %s", self._ident, followed.name, damage
+            )
+            self.fetches.resolved(followed, later_ms)
+            self._wake_up.call()
+            return
+        except Exception as problem:
+            # Whatever it is: nobody else would have the partition followed again.
+            if not (isinstance(problem, (LogRefused, BatchCorrupt)) or passes(problem)):
+                report(f"beginning {followed.name} after its remote segments", problem)
+            logger.warning(
+                "%s Partition %s cannot begin after its remote segments yet: %s",
+                self._ident,
+                followed.name,
+                problem,
             )
             self.fetches.resolved(followed, later_ms)
             self._wake_up.call()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ from kafkacompat.log._tests.logs import values_in
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log._tests.test_tiered import open_tiered
 from kafkacompat.log.producer_snapshots import encode_snapshot
+from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.partition import list_offsets
 from kafkacompat.partition._tests.cluster import T0, Cluster, values_of
 from kafkacompat.partition._tests.kit import batch_of
@@ -27,6 +29,7 @@ from kafkacompat.partition.following import (
     take_latest,
 )
 from kafkacompat.partition.partition import Partition
+from kafkacompat.ports import LogRefused
 from kafkacompat.records.batch import BatchCorrupt, stamp_offset_and_epoch
 from kafkacompat.tasks import TURN_COST
 from kafkacompat.wire.errors import ErrorCode
@@ -625,6 +628,51 @@ def test_a_remote_state_that_cannot_be_read_for_an_unknown_reason_is_asked_for_a
     assert [type(error) for error in faults.take()] == [ZeroDivisionError]
     assert len(asked) == 2
     assert cluster.nodes[2].log().log_end_offset == 4
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        LogRefused(ErrorCode.KAFKA_STORAGE_ERROR, "its indexes are being rebuilt"),
+        BatchCorrupt("a batch of a producer is damaged"),
+        OSError(errno.EMFILE, "no descriptor is left"),
+        MemoryError(),
+    ],
+    ids=["rebuilt", "damaged", "descriptors", "memory"],
+)
+def test_a_log_that_cannot_be_dropped_now_is_dropped_later(
+    problem: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fetcher has nothing else to do, so nobody but the one who has failed would wake it up."""
+    cluster = leader_without_its_first_segment()
+    state = SimpleNamespace(offset=2, epochs=[(0, 0)], producer_snapshot=encode_snapshot([]))
+    asked = tier_of(cluster, state, state)
+    node = cluster.nodes[2]
+    tiering: Any = node.manager.hosted.tiering
+    read_at_once = tiering.follower_state
+
+    async def follower_state(*question: Any) -> Any:
+        await node.tasks.sleep(100)
+        return await read_at_once(*question)
+
+    tiering.follower_state = follower_state
+    leader: Any = cluster.nodes[1].log()
+    leader.high_watermark = 4
+    leader.note_copied_to(1)
+    assert leader.enforce_retention(0) == 1
+    problems = [problem]
+    begin = UnifiedLog.start_after_remote_segment
+
+    def refused_once(log: UnifiedLog, *facts: Any) -> bool:
+        if problems:
+            raise problems.pop()
+        return begin(log, *facts)
+
+    monkeypatch.setattr(UnifiedLog, "start_after_remote_segment", refused_once)
+    cluster.cut = set()
+    cluster.settle(20_000)
+    assert len(asked) == 2
+    assert node.log().log_end_offset == 4
 
 
 def test_a_replica_that_leads_meanwhile_is_not_truncated_any_further() -> None:
