@@ -480,7 +480,7 @@ class TopicBasedRemoteLogMetadataManager:
             else:
                 try:
                     has_read |= await self._take(index, wanted[index], piece.records)
-                except (BatchCorrupt, ValueError) as error:
+                except (BatchCorrupt, ValueError, OSError) as error:
                     self._tell(f"{REMOTE_LOG_METADATA_TOPIC}-{index} cannot be read: {error}")
                     is_well = False
         return is_well, has_read
@@ -602,6 +602,10 @@ class TopicBasedRemoteLogMetadataManager:
             return _Piece(ErrorCode.NONE, log.read(offset, READ_BYTES, log.high_watermark, True).records)
         except LogRefused as error:
             return _Piece(error.code)
+        except BatchCorrupt:
+            return _Piece(ErrorCode.CORRUPT_MESSAGE)
+        except OSError:
+            return _Piece(ErrorCode.KAFKA_STORAGE_ERROR)
 
     async def _ask(self, leader: int, request: Any) -> Any:
         channel = self._channel(leader)

@@ -11,6 +11,7 @@ from kafkacompat.config import ConfigError
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
+from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.net.failures import ConnectionLost
 from kafkacompat.partition._tests.kit import (
     NODE_ID,
@@ -19,7 +20,7 @@ from kafkacompat.partition._tests.kit import (
     partition_image,
     topic_image,
 )
-from kafkacompat.records.batch import build_batch
+from kafkacompat.records.batch import BatchCorrupt, build_batch
 from kafkacompat.records.record import Record
 from kafkacompat.remote._tests.test_metadata_follower import ONE, TWO, finished, segment
 from kafkacompat.remote.metadata import (
@@ -422,16 +423,44 @@ def test_a_batch_of_many_records_is_read_in_pieces() -> None:
     node.finish(node.manager.add_remote_log_segment_metadata(segment(ONE, 201)))
 
 
-def test_a_damaged_batch_holds_up_only_its_partition() -> None:
-    node = Node(OTHER)
-    damaged = bytearray(build_batch([Record(0, 1, None, b"?")]))
-    damaged[-1] ^= 1
-    other = next(
+def elsewhere() -> TopicIdPartition:
+    """A partition whose records are in another partition of the topic than those of ONE."""
+    return next(
         each
         for number in range(100)
         if metadata_partition(each := TopicIdPartition(bytes(15) + bytes([number]), "t", 0), 2)
         != metadata_partition(ONE, 2)
     )
+
+
+@pytest.mark.parametrize("problem", [BatchCorrupt("damaged on disk"), OSError(5, "the disk refuses")])
+def test_a_partition_that_this_node_cannot_read_holds_up_no_other(
+    problem: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, index, other = Node(), metadata_partition(ONE, 2), elsewhere()
+    batch = build_batch([Record(0, 1, None, encode_record(segment(ONE, 0)))])
+    name = TopicPartition(REMOTE_LOG_METADATA_TOPIC, index)
+    assert node.led.manager.append(name, batch, -1, 13, False).error is ErrorCode.NONE
+    read = UnifiedLog.read
+
+    def refused(log: UnifiedLog, *asked: Any) -> Any:
+        if log.topic_partition.partition == index:
+            raise problem
+        return read(log, *asked)
+
+    monkeypatch.setattr(UnifiedLog, "read", refused)
+    node.manager.on_partition_leadership_changes([other], [])
+    node.start()
+    node.finish(node.manager.add_remote_log_segment_metadata(segment(other, 0)), 9_000)
+    assert not node.manager.is_ready(ONE)
+    assert node.manager.list_remote_log_segments(other) == [segment(other, 0)]
+
+
+def test_a_damaged_batch_holds_up_only_its_partition() -> None:
+    node = Node(OTHER)
+    damaged = bytearray(build_batch([Record(0, 1, None, b"?")]))
+    damaged[-1] ^= 1
+    other = elsewhere()
     node.other.append(metadata_partition(ONE, 2), bytes(damaged))
     node.manager.on_partition_leadership_changes([other], [])
     node.start()
