@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from kafkacompat.deferred import Deferred, when_all_done
+from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
 from kafkacompat.ids import Uuid
 from kafkacompat.partition.list_offsets import Question, answer_found, refusal
@@ -135,8 +135,7 @@ class RemoteFetches:
             if limited.max_bytes > 0 or least_one:
                 reads[index] = limited, self._read(limited, read_committed)
         await self._in_time(
-            when_all_done([read for _, read in reads.values()]),
-            self._settings.get_int("remote.fetch.max.wait.ms"),
+            [read for _, read in reads.values()], self._settings.get_int("remote.fetch.max.wait.ms")
         )
         is_late = False
         for index, (limited, read) in reads.items():
@@ -201,7 +200,7 @@ class RemoteFetches:
         search = self._tasks.run(
             "searching the remote storage by time", self._remote.find_offset(core, question.timestamp_ms)
         )
-        await self._in_time(search, self._settings.get_int("remote.list.offsets.request.timeout.ms"))
+        await self._in_time([search], self._settings.get_int("remote.list.offsets.request.timeout.ms"))
         if not search.done:
             search.cancel()
             return OffsetLookup(ErrorCode.REQUEST_TIMED_OUT)
@@ -224,21 +223,30 @@ class RemoteFetches:
             report(what, problem)
         return ErrorCode.UNKNOWN_SERVER_ERROR
 
-    async def _in_time(self, work: Deferred[Any], most_ms: int) -> None:
-        """Return when the work is done, or after this time. The work goes on."""
+    async def _in_time(self, works: Sequence[Deferred[Any]], most_ms: int) -> None:
+        """Return when all of it is done, or after this time. The work goes on, and keeps nothing of who has waited for it: a store
+        may hang while clients come again and again."""
+        waited_for = [work for work in works if not work.done]
+        if not waited_for:
+            return
+        left = len(waited_for)
         over: Deferred[None] = Deferred()
 
-        def end(_: Deferred[Any]) -> None:
-            if not over.done:
+        def end(done: Deferred[Any]) -> None:
+            nonlocal left
+            left -= 1
+            if not over.done and (not left or done is time):
                 over.resolve(None)
 
         time = self._tasks.sleep(most_ms)
-        time.on_done(end)
-        work.on_done(end)
+        for each in (time, *waited_for):
+            each.on_done(end)
         try:
             await over
         finally:
             time.abandon()
+            for work in waited_for:
+                work.forget(end)
 
 
 def _end_of(records: memoryview, max_bytes: int, least_one: bool) -> int:

@@ -174,6 +174,17 @@ def test_a_slow_store_costs_a_fetch_its_time_and_the_next_fetch_waits_for_the_sa
     assert len(tiered.remote.reads) == 2
 
 
+def test_a_read_that_hangs_keeps_nothing_of_the_fetches_that_came_to_their_time() -> None:
+    tiered = TieredWorld()
+    for _ in range(3):
+        answer = tiered.fetch(want(tiered.world, 0, 0))
+        tiered.world.time.advance(500)
+        assert answer.done
+    assert tiered.world.engine.remote is not None
+    (read,) = tiered.world.engine.remote._reading.values()
+    assert len(read.task._callbacks or ()) == 1
+
+
 def test_a_fetch_gets_no_more_than_it_wants_of_a_read_for_another() -> None:
     tiered = TieredWorld()
     batches = [bytes(build_batch([Record(0, 0, None, b"x" * 100)])) for _ in range(3)]
