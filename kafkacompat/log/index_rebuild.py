@@ -7,6 +7,7 @@ then reads that need the indexes are refused, and clients retry.
 from __future__ import annotations
 
 import contextlib
+import errno
 import posixpath
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -50,6 +51,9 @@ class IndexRebuild:
             own.build_indexes_beside()
         except (OSError, BatchCorrupt) as error:
             self.error = error
+        except MemoryError:
+            # It passes. Reads ask again when this is done, and not before.
+            self.error = OSError(errno.ENOMEM, "no memory to build the indexes anew", self._stem)
         else:
             self._rebuilt = own
 

@@ -24,10 +24,11 @@ from kafkacompat.log._tests.memory_disk import CountingDisk
 from kafkacompat.log.index_cache import IndexCache
 from kafkacompat.log.index_rebuild import IndexRebuilds
 from kafkacompat.log.log_manager import LogManager
+from kafkacompat.log.log_segment import LogSegment
 from kafkacompat.log.segment_list import DROPPED_AT_ONCE
 from kafkacompat.log.unified_log import RETIRED_AT_ONCE, SYNCED_AT_ONCE, UnifiedLog
 from kafkacompat.log.upkeep import FLUSHED_AT_ONCE, LogUpkeep
-from kafkacompat.ports import LogRefused, TimestampOffset
+from kafkacompat.ports import LogRefused, TimestampOffset, passes
 from kafkacompat.records.batch import BatchCorrupt
 from kafkacompat.wire.errors import ErrorCode
 
@@ -359,6 +360,30 @@ def test_damaged_indexes_are_built_anew_aside_and_reads_are_refused_until_then()
     assert disk.read_bytes(segment.stem + ".index") == whole
     assert values_in(log.read(offset, 1, log.log_end_offset, True)) == [(offset, b"v%d" % offset)]
     assert not [name for name in disk.list_directory(DIRECTORY) if name.endswith(".rebuilt")]
+
+
+def test_a_rebuild_that_lacks_memory_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing else would begin it again, and reads would be refused until the next start."""
+    log = filled(CountingDisk(), 10)
+    told: list[str] = []
+    index_rebuilds = IndexRebuilds(log._disk, lambda line: None)
+    index_rebuilds.watch(lambda: told.append("damage"))
+    index_rebuilds.report(log, log.segments[2])
+    rebuild = index_rebuilds.begin()
+    assert rebuild is not None
+
+    def lacks_memory(segment: LogSegment) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(LogSegment, "build_indexes_beside", lacks_memory)
+    rebuild.run()
+    with pytest.raises(OSError, match="no memory") as lack:
+        rebuild.finish()
+    assert passes(lack.value)
+    index_rebuilds.done(rebuild)
+    index_rebuilds.report(log, log.segments[2])
+    assert told == ["damage", "damage"]
+    assert log.segments[2].damage is None
 
 
 def test_damage_that_stays_is_told_by_another_error_each_time() -> None:
