@@ -143,14 +143,15 @@ class GroupMetadataManager:
         self.offsets.replay_end_transaction(producer_id, committed)
 
     def on_loaded(self, now_ms: int) -> Iterator[CoordinatorResult[GroupRecord, None] | None]:
-        """Every member gets a full session. A group that is larger than the present group.max.size is rebalanced."""
+        """Every member gets a full session, but for one that has joined since the load and waits for its first answer: it keeps
+        the time that it has for that. A group that is larger than the present group.max.size is rebalanced."""
         for group in list(self.groups.values()):
             if isinstance(group, ModernGroup):
                 yield from self._take_up(group, now_ms)
             if not isinstance(group, ClassicGroup):
                 continue
             for member in list(group.members.values()):
-                if group.members.get(member.member_id) is member:
+                if group.members.get(member.member_id) is member and not member.is_new:
                     reschedule_heartbeat(self.env, group, member)
                 yield None
             is_too_large = len(group.members) > self.env.settings.max_size

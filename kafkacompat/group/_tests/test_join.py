@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkacompat.coordinator._tests.clients import (
+    GROUP,
     RANGE,
     beat,
     form_group,
@@ -16,8 +17,10 @@ from kafkacompat.coordinator._tests.clients import (
 )
 from kafkacompat.coordinator._tests.kit import LeadingCoordinator
 from kafkacompat.deferred import Deferred
+from kafkacompat.group.consumer import conversion
 from kafkacompat.group.environment import GroupSettings
 from kafkacompat.group.group_coordinator import PROTOCOLS_MAX
+from kafkacompat.group.group_metadata_manager import machine_of
 from kafkacompat.wire.errors import ErrorCode as E
 
 
@@ -256,6 +259,27 @@ def test_a_new_member_that_waits_outlives_its_session_but_not_five_minutes() -> 
     assert parked(newcomer)
     world.time.advance(1)
     assert newcomer.result().error_code == E.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize(
+    "becomes_classic", [False, True], ids=["after a load", "after it was a consumer group"]
+)
+def test_a_new_member_keeps_its_five_minutes_if_its_group_is_taken_up_while_it_waits(
+    becomes_classic: bool,
+) -> None:
+    """The steps that give every member a session may come to its group after it."""
+    world = LeadingCoordinator()
+    form_group(world, session=1_800_000, rebalance=400_000)
+    newcomer = join(world, member_id_of(world, session=6_000), session=6_000)
+    machine = machine_of(world.coordinator._shard(GROUP))
+    group = machine.env.classic_group(GROUP)
+    assert group is not None
+    if becomes_classic:
+        list(conversion._take_up_classic(machine.env, group))
+    else:
+        list(machine.on_loaded(world.time.now_ms()))
+    world.time.advance(299_999)
+    assert parked(newcomer)
 
 
 def test_a_second_join_of_the_same_member_ends_the_first() -> None:

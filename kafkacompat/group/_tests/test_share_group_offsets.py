@@ -404,6 +404,26 @@ def test_a_group_that_gets_a_member_while_its_states_are_deleted_stays(world: Sh
     assert answer.result().results[0].error_code == E.NON_EMPTY_GROUP
 
 
+def test_states_that_are_made_before_they_are_deleted_are_made_again_for_the_next_member(
+    world: SharingCoordinator,
+) -> None:
+    world.persister.held = True
+    one = Sharer(world, "one", "t")
+    one.join()
+    one.leave()
+    answer = world.call(DELETE_GROUPS, DeleteGroupsRequest(groups_names=[GROUP]), 2)
+    made, outcome = world.persister._waiting.pop(0)
+    made.resolve(outcome)
+    world.time.advance(0)
+    two = Sharer(world, "two", "t")
+    two.join()
+    world.persister.release()
+    assert answer.result().results[0].error_code == E.NON_EMPTY_GROUP
+    two.settle()
+    assert two.partitions == {("t", 0), ("t", 1), ("t", 2)}
+    assert {each for _, each in world.persister.states} == {key(world, "t", index) for index in range(3)}
+
+
 def test_a_group_whose_member_is_being_written_is_not_deleted(world: SharingCoordinator) -> None:
     """The append of the member's records answers whoever waits, so that the deletion goes on before they are replayed."""
     left_empty(world, "t")

@@ -511,10 +511,11 @@ def _downgraded(
 
 
 def _take_up_classic(env: Environment, classic: ClassicGroup) -> Generator[int, None, None]:
-    """Every member gets a full session, and loses the timers that it had in the consumer group."""
+    """Every member gets a full session, and loses the timers that it had in the consumer group. One that has joined since then
+    keeps the time that it has until its first answer."""
     for member in list(classic.members.values()):
         if env.groups.get(classic.group_id) is classic:
             cancel_timers(env, classic.group_id, member.member_id)
-            if classic.members.get(member.member_id) is member:
+            if classic.members.get(member.member_id) is member and not member.is_new:
                 reschedule_heartbeat(env, classic, member)
         yield TIMER_COST * 2

@@ -126,7 +126,8 @@ def since_now(env: Environment, group_id: str) -> Callable[[ErrorCode, int], Non
 def end_initialization(
     env: Environment, group_id: str, partitions: Partitions, succeeded: bool
 ) -> GroupResult:
-    """Write what became of these. Topics that were deleted meanwhile are forgotten."""
+    """Write what became of these. Topics that were deleted meanwhile are forgotten. So are those whose states are being deleted:
+    that was asked for later, and takes what was made."""
     group = env.groups.get(group_id)
     if not isinstance(group, ShareGroup) or not partitions:
         return nothing()
@@ -136,7 +137,7 @@ def end_initialization(
         present = {
             topic_id: NamedPartitions(by_id[topic_id].name, each)
             for topic_id, each in partitions.items()
-            if topic_id in by_id
+            if topic_id in by_id and topic_id not in states.deleting
         }
         ended = states.succeeded(present).failed(
             {topic_id: each for topic_id, each in partitions.items() if topic_id not in present}
