@@ -20,6 +20,7 @@ from kafkacompat.wire.message import Message
 
 if TYPE_CHECKING:
     from kafkacompat.ports import Buffer, Log, TransactionTerms
+    from kafkacompat.tasks import Work
 
 
 M = TypeVar("M", bound=Message)
@@ -168,7 +169,10 @@ class Machine(Protocol[R]):
 
     def replay_end_transaction(
         self, producer_id: int, producer_epoch: int, committed: bool, offset: int
-    ) -> None: ...
+    ) -> Work[None]:
+        """Take what the transaction has written, or drop it. Of an active shard no operation begins before the end, and nobody
+        reads."""
+        ...
 
     def on_loaded(self, now_ms: int) -> Iterator[CoordinatorResult[R, None] | None]:
         """All records are replayed: start timers. Yields results to write now, or None after a short step that writes

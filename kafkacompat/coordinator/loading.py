@@ -218,7 +218,7 @@ class Loader:
             if header.is_control:
                 marker = parse_end_transaction_marker(record)
                 if marker is not None:
-                    machine.replay_end_transaction(
+                    yield from machine.replay_end_transaction(
                         header.producer_id, header.producer_epoch, marker.committed, offset
                     )
                 continue

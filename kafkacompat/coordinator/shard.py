@@ -145,7 +145,7 @@ class OperationQueue:
 
     def __init__(self) -> None:
         self.is_taken = False
-        """Whether an append is under way, or its replay."""
+        """Whether an append is under way, or its replay, of which a long one takes several turns of the loop."""
         self._waiting: deque[Callable[[], None]] = deque()
         self._is_going_on = False
 
@@ -169,6 +169,16 @@ class OperationQueue:
         finally:
             self.is_taken = False
 
+    def wait_for(self, rest: Started) -> None:
+        """No operation begins before the rest of the last one has ended."""
+
+        def go_on(_: object) -> None:
+            self.is_taken = False
+            self._go_on()
+
+        self.is_taken = True
+        rest.on_done(go_on)
+
     def _later(self, operation: Callable[[], Deferred[T]]) -> Deferred[T]:
         answer: Deferred[T] = Deferred()
 
@@ -188,7 +198,7 @@ class OperationQueue:
             return
         self._is_going_on = True
         try:
-            while self._waiting:
+            while self._waiting and not self.is_taken:
                 try:
                     self._waiting.popleft()()
                 except Exception as error:
@@ -251,6 +261,7 @@ class Shard:
     __slots__ = (
         "_asking",
         "_clock",
+        "_ending",
         "_load_task",
         "_load_times",
         "_log",
@@ -295,6 +306,8 @@ class Shard:
         """Whoever was not answered yet."""
         self._load_times = load_times
         self._load_task: Started | None = None
+        self._ending: Started | None = None
+        """The latest transaction that took longer to end than a piece."""
         self._make_machine = make_machine
         self.timers = ShardTimers(services.clock, services.timers, self._run_timer)
         self.machine = make_machine(self.timers)
@@ -325,6 +338,8 @@ class Shard:
         self.state = ShardState.CLOSED
         if self._load_task is not None:
             self._load_task.cancel()
+        if self._ending is not None:
+            self._ending.cancel()
         unloading = _unloading(self.machine, self.timers, self._clock.now_ms() if was_active else None)
         if at_once:
             in_one_step(unloading)
@@ -481,15 +496,19 @@ class Shard:
         self.require_active()
         now_ms = self._clock.now_ms()
 
-        def append() -> tuple[ErrorCode, int]:
+        def append() -> tuple[ErrorCode, int, Work[None] | None]:
             error, offset = self._log.append_marker(
                 producer_id, epoch, committed, coordinator_epoch, version, now_ms
             )
-            if error is ErrorCode.NONE:
-                self.machine.replay_end_transaction(producer_id, epoch, committed, offset)
-            return error, offset
+            if error is not ErrorCode.NONE:
+                return error, offset, None
+            ending = self.machine.replay_end_transaction(producer_id, epoch, committed, offset)
+            return error, offset, None if next(ending, None) is None else ending
 
-        error, offset = self._operations.exclusively(append)
+        error, offset, rest = self._operations.exclusively(append)
+        if rest is not None:
+            self._ending = self._tasks.start("ending a large transaction", _go_on(rest))
+            self._operations.wait_for(self._ending)
         pending = None if error is not ErrorCode.NONE else self._log.when_committed(offset + 1)
         return Deferred.of(error) if pending is None else pending
 
@@ -505,7 +524,11 @@ class Shard:
         return operation(self._clock.now_ms())
 
     def read(self, operation: Callable[[], T]) -> Deferred[T]:
-        """An answer from the state, given when everything it may show is committed."""
+        """An answer from the state, given when everything it may show is committed. Raises OperationRefused, or the Deferred fails
+        with it."""
+        return self._operations.submit(self._read, operation)
+
+    def _read(self, operation: Callable[[], T]) -> Deferred[T]:
         self.require_active()
         value = operation()
         pending = self._log.when_all_committed()
@@ -683,6 +706,11 @@ class Shard:
 
 async def _unload(unloading: Work[None]) -> None:
     await in_turns(unloading)
+
+
+async def _go_on(rest: Work[None]) -> None:
+    await pause()
+    await in_turns(rest)
 
 
 def _unloading(machine: Machine[Any], timers: ShardTimers, now_ms: int | None) -> Work[None]:

@@ -50,7 +50,7 @@ from kafkacompat.group.streams.heartbeat import fence_member as fence_streams_me
 from kafkacompat.group.streams.heartbeat import initial_rebalance_key
 from kafkacompat.group.streams.streams_group import replay_streams_record
 from kafkacompat.ids import Uuid
-from kafkacompat.tasks import at_once
+from kafkacompat.tasks import Work, at_once
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -139,8 +139,8 @@ class GroupMetadataManager:
 
     def replay_end_transaction(
         self, producer_id: int, producer_epoch: int, committed: bool, offset: int
-    ) -> None:
-        self.offsets.replay_end_transaction(producer_id, committed)
+    ) -> Work[None]:
+        yield from self.offsets.replay_end_transaction(producer_id, committed)
 
     def on_loaded(self, now_ms: int) -> Iterator[CoordinatorResult[GroupRecord, None] | None]:
         """Every member gets a full session, but for one that has joined since the load and waits for its first answer: it keeps

@@ -23,7 +23,7 @@ from kafkacompat.group.environment import Environment
 from kafkacompat.group.records import GroupRecord, OffsetAndMetadata, OffsetRecord, encode_record
 from kafkacompat.group.sizes import size_of_group
 from kafkacompat.ids import ZERO_UUID
-from kafkacompat.tasks import Pace, at_once
+from kafkacompat.tasks import Pace, Work, at_once
 from kafkacompat.wire.errors import NONE, ErrorCode
 from kafkacompat.wire.layouts import layout_of
 from kafkacompat.wire.messages.offset_commit_response import (
@@ -68,6 +68,10 @@ if TYPE_CHECKING:
 
 OFFSET_BYTES = 300
 """The memory that an offset takes besides its metadata."""
+MOVED_AT_ONCE = 100
+"""Offsets of a transaction that ends. A request may end one in each of fifty partitions."""
+MOVE_COST = 2
+"""Of one of them."""
 
 Offsets = dict[str, dict[str, dict[int, OffsetAndMetadata]]]
 """Group -> topic -> partition."""
@@ -142,24 +146,30 @@ class OffsetMetadataManager:
             self._held.grow(size_of_offset(value) - size_of_offset(former))
         partitions[partition] = value
 
-    def replay_end_transaction(self, producer_id: int, committed: bool) -> list[str]:
-        """Returns the groups that the transaction committed offsets for."""
-        pending = self._pending.pop(producer_id, {})
-        touched = [group_id for group_id, ids in self._open_transactions.items() if producer_id in ids]
-        for group_id in touched:
-            ids = self._open_transactions[group_id]
-            ids.discard(producer_id)
-            if not ids:
-                del self._open_transactions[group_id]
-        for group_id, topics in pending.items():
-            for topic, partitions in topics.items():
-                for partition, value in partitions.items():
+    def replay_end_transaction(self, producer_id: int, committed: bool) -> Work[None]:
+        """Between two pieces an offset that is not pending any more is committed, if the transaction is."""
+        pace = Pace(MOVED_AT_ONCE)
+        pending = self._pending.get(producer_id, {})
+        for group_id, topics in list(pending.items()):
+            for topic, partitions in list(topics.items()):
+                for partition in list(partitions):
+                    value = partitions.pop(partition)
                     self._held.grow(-size_of_offset(value))
                     if committed:
                         existing = self.get(group_id, topic, partition)
                         if existing is None or value.record_offset > existing.record_offset:
                             self._commit(group_id, topic, partition, value)
-        return touched
+                    if pace.is_over():
+                        yield MOVED_AT_ONCE * MOVE_COST
+                del topics[topic]
+            del pending[group_id]
+        self._pending.pop(producer_id, None)
+        for group_id, ids in list(self._open_transactions.items()):
+            ids.discard(producer_id)
+            if not ids:
+                del self._open_transactions[group_id]
+            if pace.is_over():
+                yield MOVED_AT_ONCE * MOVE_COST
 
     def get(self, group_id: str, topic: str, partition: int) -> OffsetAndMetadata | None:
         return self._committed.get(group_id, {}).get(topic, {}).get(partition)
@@ -182,12 +192,15 @@ class OffsetMetadataManager:
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
         return any(True for _ in self.pending(group_id, topic, partition))
 
-    def pending_of_group(self, group_id: str) -> dict[str, set[int]]:
-        """Topic -> partitions with offsets in open transactions."""
+    def pending_of_topics(self, group_id: str, topics: Iterable[str]) -> dict[str, set[int]]:
+        """Topic -> partitions with offsets of the group in open transactions."""
         pending: dict[str, set[int]] = {}
         for producer_id in self._open_transactions.get(group_id, ()):
-            for topic, partitions in self._pending.get(producer_id, {}).get(group_id, {}).items():
-                pending.setdefault(topic, set()).update(partitions)
+            of_producer = self._pending.get(producer_id, {}).get(group_id)
+            if of_producer:
+                for topic in topics:
+                    if topic in of_producer:
+                        pending.setdefault(topic, set()).update(of_producer[topic])
         return pending
 
     def places(self, group_id: str) -> Iterator[tuple[str, int]]:
@@ -504,12 +517,10 @@ def see_offsets(
             raise OperationRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         group.validate_offset_fetch(request.member_id, request.member_epoch)
     offsets = {} if group is None else manager.of_group(group_id)
-    names: Iterable[str] = offsets
-    if request.topics is not None:
-        names = (asked.name for asked in request.topics) if offsets else ()
+    names = list(offsets) if request.topics is None else [asked.name for asked in request.topics]
     return SeenOffsets(
-        {name: dict(offsets[name]) for name in names if name in offsets},
-        manager.pending_of_group(group_id) if require_stable else {},
+        {name: dict(offsets[name]) for name in names if name in offsets} if offsets else {},
+        manager.pending_of_topics(group_id, names) if require_stable else {},
         {name: dict(ids) for name, ids in manager.deleting.items()},
     )
 

@@ -138,8 +138,9 @@ class TransactionStateManager:
 
     def replay_end_transaction(
         self, producer_id: int, producer_epoch: int, committed: bool, offset: int
-    ) -> None:
+    ) -> Generator[int, None, None]:
         """No transaction writes to this topic. As in Kafka a marker in it is ignored."""
+        yield from ()
 
     def on_loaded(self, now_ms: int) -> Iterator[CoordinatorResult[TransactionRecord, None] | None]:
         """Complete every transaction that the last coordinator has prepared. A prepared outcome is final."""

@@ -59,8 +59,11 @@ class Notes:
     def replay(self, record: str, offset: int, producer_id: int) -> None:
         self.said.append(record)
 
-    def replay_end_transaction(self, producer_id: int, epoch: int, committed: bool, offset: int) -> None:
+    def replay_end_transaction(
+        self, producer_id: int, epoch: int, committed: bool, offset: int
+    ) -> Generator[int, None, None]:
         self.ended.append(producer_id)
+        yield from ()
 
     def on_loaded(self, now_ms: int) -> Iterator[Result | None]:
         yield None

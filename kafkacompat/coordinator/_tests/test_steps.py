@@ -35,6 +35,7 @@ from kafkacompat.group.classic.classic_group import ClassicGroupMember, ClassicG
 from kafkacompat.group.consumer_protocol import DISTINCT_TOPICS_MAX, MalformedSubscription, topics_of_all
 from kafkacompat.group.describe import LOWERED_A_STEP, TOLD_COST
 from kafkacompat.group.group_metadata_manager import GroupMetadataManager, machine_of
+from kafkacompat.group.offset_metadata_manager import MOVE_COST
 from kafkacompat.group.records import OffsetRecord
 from kafkacompat.group.sweeps import BATCH_BYTES_MAX, batches
 from kafkacompat.ids import OFFSETS_TOPIC
@@ -283,6 +284,81 @@ def test_an_offset_of_a_deleted_topic_goes_although_its_transaction_ends_meanwhi
     world.publish([*keep, topic_image("t", 4_000, b"n" * 16)])
     assert fetch(world, group="g0", partition=3_500).committed_offset == -1
     assert machine(world).offsets.count == 0
+
+
+LARGE = 2_500
+"""Partitions of each of three groups in one transaction."""
+
+
+def in_large_transaction() -> LeadingCoordinator:
+    world = LeadingCoordinator()
+    world.verifier = Verifier()
+    world.publish([world.image.topics[OFFSETS_TOPIC], topic_image("t", LARGE)])
+    for group in ("g0", "g1", "g2"):
+        partitions = [
+            TxnOffsetCommitRequestPartition(partition_index=at, committed_offset=7, committed_metadata="")
+            for at in range(LARGE)
+        ]
+        asked = TxnOffsetCommitRequest(
+            transactional_id="tx",
+            group_id=group,
+            producer_id=PRODUCER_ID,
+            producer_epoch=EPOCH,
+            topics=[TxnOffsetCommitRequestTopic(name="t", partitions=partitions)],
+        )
+        waiting = world.call(TXN_OFFSET_COMMIT, asked, 5)
+        list(steps_of(world))
+        assert {each.error_code for each in waiting.result().topics[0].partitions} == {E.NONE}
+    return world
+
+
+def pending_of(world: LeadingCoordinator) -> int:
+    offsets = machine(world).offsets
+    return sum(1 for group in ("g0", "g1", "g2") for _ in offsets.pending_places(group))
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_large_transaction_ends_in_steps_and_nobody_sees_a_part_of_it(committed: bool) -> None:
+    world = in_large_transaction()
+    assert pending_of(world) == 3 * LARGE
+    ended = world.coordinator.end_transaction(0, PRODUCER_ID, EPOCH + 1, committed, 0, 2)
+    assert ended.result() is E.NONE
+    left = [3 * LARGE, pending_of(world)]
+    seen, later = fetch(world, group="g2", stable=True), commit(world, 8, group="g0")
+    assert not seen.done
+    while world.time.step():
+        left.append(pending_of(world))
+    assert len(left) > 4
+    assert max(before - after for before, after in pairwise(left)) <= ONE_STEP / MOVE_COST
+    (told,) = seen.result().groups[0].topics[0].partitions
+    assert (told.error_code, told.committed_offset) == (E.NONE, 7 if committed else -1)
+    assert later.result().topics[0].partitions[0].error_code == E.NONE
+    assert fetch(world, group="g0").committed_offset == 8
+    assert machine(world).offsets.count == (3 * LARGE if committed else 1)
+    assert machine(world).offsets.has_open_transaction("g1") is False
+
+
+def test_the_end_of_a_large_transaction_is_loaded_in_steps() -> None:
+    world = in_large_transaction()
+    world.coordinator.end_transaction(0, PRODUCER_ID, EPOCH + 1, True, 0, 2)
+    list(steps_of(world))
+    counts = [0]
+    world.publish([topic_image(OFFSETS_TOPIC, 1, leader=5), world.image.topics["t"]])
+    list(steps_of(world))
+    world.publish([topic_image(OFFSETS_TOPIC, 1), world.image.topics["t"]])
+    while world.time.step():
+        counts.append(machine(world).offsets.count)
+    assert counts[-1] == 3 * LARGE
+    assert max(after - before for before, after in pairwise(counts)) <= ONE_STEP / MOVE_COST
+
+
+def test_a_coordinator_that_goes_while_a_large_transaction_ends_refuses_who_waits() -> None:
+    world = in_large_transaction()
+    world.coordinator.end_transaction(0, PRODUCER_ID, EPOCH + 1, True, 0, 2)
+    seen = fetch(world, group="g2")
+    world.publish([topic_image(OFFSETS_TOPIC, 1, leader=5), world.image.topics["t"]])
+    list(steps_of(world))
+    assert seen.result().groups[0].error_code == E.NOT_COORDINATOR
 
 
 @pytest.mark.parametrize("refused_at", [0, 2], ids=["from the beginning", "half way"])

@@ -219,4 +219,5 @@ def test_many_offsets_are_verified_once_and_written_as_several_small_commits() -
     assert sizes == [COMMITTED_PIECE] * 5 + [50]
     assert len(committing.verifier.asked) == 1  # the first commit has opened the transaction
     assert committing.end(True) is E.NONE
+    world.time.advance(0)
     assert fetch(world, partition=1_299).committed_offset == 5

@@ -118,8 +118,9 @@ class ShareCoordinatorShard:
 
     def replay_end_transaction(
         self, producer_id: int, producer_epoch: int, committed: bool, offset: int
-    ) -> None:
+    ) -> Generator[int, None, None]:
         """No transaction writes to this topic. As in Kafka a marker in it is ignored."""
+        yield from ()
 
     def on_loaded(self, now_ms: int) -> Iterator[CoordinatorResult[ShareRecord, None] | None]:
         return iter(())
