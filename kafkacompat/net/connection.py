@@ -202,6 +202,8 @@ class Connection:
         except OSError as error:
             self._log_end(error)
             self.close()
+        except MemoryError:  # for a larger buffer
+            self._close_for_own_error()
         replies.counts.received_bytes += taken
 
     def _answer_alone(self) -> bool:
@@ -216,6 +218,9 @@ class Connection:
         except OSError as error:
             self._log_end(error)
             self.close()
+            return True
+        except MemoryError:
+            self._close_for_own_error()
             return True
         counts = replies.counts
         counts.received_bytes += buffer.end

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ from kafkacompat.net._tests.helpers import (
     serving,
     until,
 )
-from kafkacompat.net.receive_buffer import INITIAL_BYTES
+from kafkacompat.net.receive_buffer import INITIAL_BYTES, ReceiveBuffer
 from kafkacompat.net.replies import REPLIES_WAITING_MAX, REPLY_BYTES_MAX, SENT_AT_ONCE_BYTES
 from kafkacompat.net.server import Server
 from kafkacompat.net.settings import NetworkSettings
@@ -201,6 +202,28 @@ async def test_an_error_of_our_own_closes_its_connection_and_is_logged(
         await good.send_all(framed(b"hello"))
         assert await receive_frame(good) == b"hello"
     assert "KeyError" in caplog.text
+
+
+@pytest.mark.parametrize("first", [b"", b"hello"], ids=["its first request", "a later one"])
+async def test_a_lack_of_memory_closes_its_connection_and_no_other(
+    first: bytes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def lacks(buffer: ReceiveBuffer, capacity: int, keep: int) -> None:
+        raise MemoryError
+
+    async with serving(ScriptedDispatcher()) as server:
+        large, other = await dial(server), await dial(server)
+        if first:
+            await large.send_all(framed(first))
+            assert await receive_frame(large) == first
+        with monkeypatch.context() as patch:
+            patch.setattr(ReceiveBuffer, "_replace", lacks)
+            with suppress(trio.BrokenResourceError):
+                await large.send_all(framed(bytes(100_000)))
+            await until(lambda: server.connection_count == 1)
+        await other.send_all(framed(b"hello"))
+        assert await receive_frame(other) == b"hello"
+    assert "MemoryError" in caplog.text
 
 
 async def test_an_error_in_cleaning_up_leaves_other_connections_alone(
