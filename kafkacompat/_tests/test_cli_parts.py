@@ -342,6 +342,27 @@ def test_what_could_not_be_printed_is_not_committed(monkeypatch: pytest.MonkeyPa
     assert committed == [{0: 1}]
 
 
+def test_a_committed_offset_whose_record_is_deleted_begins_where_the_group_would_without_it() -> None:
+    """As auto.offset.reset of Kafka's consumer."""
+    reader = SimpleNamespace(
+        assign=lambda positions: assigned.append(dict(positions)),
+        starts=lambda timestamp: {0: 90, 1: 91, 2: 92},
+        offsets=lambda timestamp: {0: 10, 1: 10, 2: 10},
+        batches=lambda ends: iter(()),
+        positions={},
+    )
+    assigned: list[dict[int, int]] = []
+    member = SimpleNamespace(
+        join=lambda: [0, 1, 2],
+        committed=lambda _: {0: 9, 1: 10},
+        commit=lambda positions: None,
+        leave=lambda: None,
+    )
+    printing = SimpleNamespace(is_done=False)
+    consume.read_as_member(cast(Any, member), cast(Any, reader), 0, None, cast(Any, printing))
+    assert assigned[-1] == {0: 90, 1: 10, 2: 92}
+
+
 def test_what_is_behind_the_end_is_neither_read_nor_committed() -> None:
     """A batch may go on behind it, and one fetch may bring more: the group's next member reads that."""
     batches = [

@@ -112,14 +112,18 @@ def print_records(
 def read_as_member(
     member: GroupMember, reader: Reader, timestamp_ms: int, ends: dict[int, int] | None, printing: Printing
 ) -> None:
-    """Read as a group member. `timestamp_ms` is the start in partitions for which the group has no committed offset."""
+    """Read as a group member. `timestamp_ms` is the start in partitions for which the group has no committed offset, or one whose
+    record is deleted."""
     stands = False
     try:
         while not printing.is_done:
             partitions = member.join()
             reader.assign(dict.fromkeys(partitions, 0))
             if partitions:
-                reader.assign(reader.starts(timestamp_ms) | member.committed(partitions))
+                committed = member.committed(partitions)
+                first = reader.offsets(EARLIEST) if committed else {}
+                present = {number: offset for number, offset in committed.items() if offset >= first[number]}
+                reader.assign(reader.starts(timestamp_ms) | present)
             stands = True
             for partition, records in reader.batches(ends):
                 printed = printing.show(partition, records)
