@@ -10,6 +10,7 @@ import os
 import secrets
 import socket
 import threading
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from multiprocessing import AuthenticationError
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 KEY_BYTES = 32
 BACKLOG = 128
+ACCEPT_PAUSE_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +65,11 @@ class SharedHost:
 
     def stop(self) -> None:
         """End the Kafkas. Workers that still ask are told so."""
+        self._has_stopped = True
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
         self._socket.close()
         with self._starting:
-            self._has_stopped = True
             for kafka in self._kafkas:
                 kafka.stop()
 
@@ -76,7 +78,10 @@ class SharedHost:
             try:
                 accepted, _ = self._socket.accept()
             except OSError:
-                return
+                if self._has_stopped:
+                    return
+                time.sleep(ACCEPT_PAUSE_S)  # tests may hold all descriptors for a while
+                continue
             threading.Thread(target=self._serve, args=(accepted,), daemon=True).start()
 
     def _serve(self, accepted: socket.socket) -> None:

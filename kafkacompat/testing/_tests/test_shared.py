@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -126,6 +128,22 @@ def test_nobody_comes_without_the_key(host: SharedHost, workers: list[SharedKafk
     with pytest.raises(AuthenticationError):
         SharedKafkas(host.port, b"x" * 32)
     assert isinstance(workers[0].open(ASKED), SharedKafka)
+
+
+def test_workers_come_after_a_lack_of_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    lacks = [OSError(errno.EMFILE, "too many open files")]
+    accept = socket.socket.accept
+
+    def refused_once(listening: socket.socket) -> Any:
+        if lacks:
+            raise lacks.pop()
+        return accept(listening)
+
+    monkeypatch.setattr(socket.socket, "accept", refused_once)
+    host = SharedHost()
+    SharedKafkas(host.port, host.key).close()
+    assert not lacks
+    host.stop()
 
 
 def test_a_worker_that_is_left_alone_is_told_so(host: SharedHost, workers: list[SharedKafkas]) -> None:
