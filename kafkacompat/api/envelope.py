@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.addresses import host_address
 from kafkacompat.api.handler import Handler, LongHandling, top_level_error
+from kafkacompat.api.long_requests import are_few
 from kafkacompat.api.registry import CONTROLLER_APIS
 from kafkacompat.api.request_context import NotController, RequestContext
 from kafkacompat.api.route import DECODED_AT_ONCE_MAX, Route
 from kafkacompat.api.serve import serve_own, stand_in_for_failure
-from kafkacompat.ports.dispatcher import Principal
+from kafkacompat.ports.dispatcher import CloseConnection, Principal
 from kafkacompat.tasks import Work, in_turns
 from kafkacompat.wire.apis import APIS, request_class
-from kafkacompat.wire.codec import encode, steps_decoder
+from kafkacompat.wire.codec import encode, steps_decoder, steps_encoder
 from kafkacompat.wire.errors import ErrorCode, WireError
 from kafkacompat.wire.headers import parse_request_header, response_header_bytes
 from kafkacompat.wire.messages.describe_quorum_response import DescribeQuorumResponse
@@ -39,7 +40,7 @@ class _Unopenable(Exception):
 
 
 async def handle(node: ControllerNode, context: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse:
-    """Handle the envelope. A large inner request is decoded with pauses."""
+    """Handle the envelope. A large inner request is decoded with pauses, and a long answer is encoded with pauses."""
     try:
         route, inner, message = await in_turns(_open(node, context, request))
     except _Unopenable as problem:
@@ -48,14 +49,18 @@ async def handle(node: ControllerNode, context: RequestContext, request: Envelop
         answer = await serve_own(route, node, inner, message)
     except NotController:
         return EnvelopeResponse(response_data=None, error_code=ErrorCode.NOT_CONTROLLER)
-    except WireError:
+    except (CloseConnection, WireError):  # the broker closes the connection of its client
         return EnvelopeResponse(response_data=None, error_code=ErrorCode.UNSUPPORTED_VERSION)
     except Exception:
         answer = stand_in_for_failure(route, inner, message)
     if _is_elsewhere(answer):
         return EnvelopeResponse(response_data=None, error_code=ErrorCode.NOT_CONTROLLER)
-    header = response_header_bytes(inner.api_key, inner.api_version, inner.correlation_id)
-    return EnvelopeResponse(response_data=bytes(header) + encode(answer, inner.api_version))
+    data = response_header_bytes(inner.api_key, inner.api_version, inner.correlation_id)
+    if are_few([answer]):
+        data += encode(answer, inner.api_version)
+    else:
+        await in_turns(steps_encoder(type(answer), inner.api_version, False)(answer, data))
+    return EnvelopeResponse(response_data=bytes(data))
 
 
 def _open(

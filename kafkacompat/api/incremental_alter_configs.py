@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from kafkacompat.api.request_context import RequestContext
 
 
+LOGGERS_US = 500
+"""Of one resource: all loggers are looked at."""
+
+
 async def handle(
     node: AnyNode, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
@@ -66,6 +70,7 @@ async def handle(
             own[position] = _answer(resource, ErrorCode.INVALID_REQUEST, text)
         else:
             own[position] = _alter_loggers(node, resource, request.validate_only)
+            await pause(LOGGERS_US)  # an id may be written in thousands of ways: 1, 01, 001
 
     def ask(rest: IncrementalAlterConfigsRequest) -> Any:
         return node.controller.incremental_alter_configs(rest, context)

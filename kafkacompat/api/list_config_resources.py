@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.api.endpoints import named_brokers
 from kafkacompat.api.handler import Handler, top_level_error
+from kafkacompat.tasks import TURN_COST, Pace, Work
 from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.list_config_resources_response import (
@@ -26,25 +27,27 @@ LISTED = (
     ConfigResourceType.CLIENT_METRICS,
     ConfigResourceType.GROUP,
 )
+NAMED_A_STEP = 5_000
+"""Resources per step. One takes half a microsecond."""
 
 
 def handle(
     node: Node, context: RequestContext, request: ListConfigResourcesRequest
-) -> ListConfigResourcesResponse:
+) -> Work[ListConfigResourcesResponse]:
     if context.api_version == 0:
         wanted = {int(ConfigResourceType.CLIENT_METRICS)}
     else:
         wanted = set(request.resource_types) or {int(kind) for kind in LISTED}
     if not wanted.issubset(LISTED):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-    return ListConfigResourcesResponse(
-        config_resources=[
-            ConfigResource(resource_name=name, resource_type=kind)
-            for kind in LISTED
-            if kind in wanted
-            for name in _names(node, context, kind)
-        ]
-    )
+    resources: list[ConfigResource] = []
+    pace = Pace(NAMED_A_STEP)
+    for kind in LISTED:
+        for name in _names(node, context, kind) if kind in wanted else ():
+            resources.append(ConfigResource(resource_name=name, resource_type=kind))
+            if pace.is_over():
+                yield TURN_COST
+    return ListConfigResourcesResponse(config_resources=resources)
 
 
 def _names(node: Node, context: RequestContext, kind: ConfigResourceType) -> list[str]:

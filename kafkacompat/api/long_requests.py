@@ -231,9 +231,9 @@ def array_names(kind: type) -> tuple[str, ...]:
     )
 
 
-def are_few(messages: list[Any]) -> bool:
-    """Whether the messages' arrays, and the arrays inside them, have few elements together."""
-    left, messages = FREED_WITHOUT_STEPS, messages.copy()
+def are_few(messages: list[Any], most: int = FREED_WITHOUT_STEPS) -> bool:
+    """Whether the messages' arrays, and the arrays inside them, have at most so many elements together."""
+    left, messages = most, messages.copy()
     while messages:
         message = messages.pop()
         for name in array_names(type(message)):

@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.access import access_of, refusal_of
 from kafkacompat.api.handler import Message, NoResponse
-from kafkacompat.api.long_requests import HANDLINGS, answer_large, answer_of, as_deferred, given, is_long
+from kafkacompat.api.long_requests import (
+    HANDLINGS,
+    answer_large,
+    answer_of,
+    are_few,
+    as_deferred,
+    given,
+    is_long,
+)
 from kafkacompat.api.request_context import ControllerTimedOut, NotController, RequestContext
 from kafkacompat.api.route import PRODUCE, Route
 from kafkacompat.deferred import Deferred
@@ -31,6 +39,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Answer = Message | Deferred[Message] | NoResponse
+
+REFUSED_AT_ONCE = 10_000
+"""Elements of a request whose refusal is made and encoded in one step, at one or two microseconds each."""
 
 
 def serve(
@@ -97,11 +108,11 @@ def _handled(
     is_large: bool,
 ) -> Answer:
     if route.is_served is not None and not route.is_served(node):
-        return route.error_response(request, ErrorCode.UNSUPPORTED_VERSION, route.version)
+        return _refusal(route, request, ErrorCode.UNSUPPORTED_VERSION)
     if route.needs and (access := access_of(node, context)) is not None:
         code = refusal_of(route.needs, access, request)
         if code != ErrorCode.NONE:
-            return route.error_response(request, code, route.version)
+            return _refusal(route, request, code)
     is_large = is_large or (route.may_be_long and is_long(route, node, request))
     if is_large and requests is not None:
         return answer_large(requests, route, node, context, request)
@@ -109,6 +120,13 @@ def _handled(
     if type(answer) in HANDLINGS and requests is not None:
         return answer_of(requests, route, context, answer)
     return answer
+
+
+def _refusal(route: Route, request: Any, code: ErrorCode) -> Message | NoResponse:
+    """Of the whole request. Who names very many elements without any right is not answered for each of them."""
+    if not are_few([request], REFUSED_AT_ONCE):
+        raise CloseConnection(f"{code.name} for more than {REFUSED_AT_ONCE} elements")
+    return route.error_response(request, code, route.version)
 
 
 def stand_in_for_failure(route: Route, context: RequestContext, request: Any) -> Message | NoResponse:

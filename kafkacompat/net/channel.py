@@ -96,9 +96,12 @@ async def authenticate(
     response: Any = None
     while True:
         # In a thread, because it derives a key from a password, or waits for a server that issues tickets.
-        request = await trio.to_thread.run_sync(
-            authenticator.step, response, abandon_on_cancel=True, limiter=_AUTHENTICATING
-        )
+        try:
+            request = await trio.to_thread.run_sync(
+                authenticator.step, response, abandon_on_cancel=True, limiter=_AUTHENTICATING
+            )
+        except RuntimeError as error:  # no thread can start now
+            raise ConnectionLost(f"not authenticated: {error}") from error
         if request is None:
             return authenticator.session_lifetime_ms
         assert request.API_KEY is not None

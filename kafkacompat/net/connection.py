@@ -303,6 +303,7 @@ class Connection:
         self._watch(0)
         self._socket.close()
         self._replies.clear()
+        self._buffer.forget()  # a throttle may know the connection for a while
         self._host.closed(self)
         try:
             self._host.dispatcher.connection_closed(self.info)

@@ -19,7 +19,12 @@ from kafkacompat.ports import ProbeResult
 async def dial(host: str, port: int) -> socket.socket:
     """A connected, non-blocking socket. The caller bounds the time. Raises OSError; ConnectionRefusedError is a
     refusal."""
-    addresses = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    try:
+        addresses = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except UnicodeError as error:  # another node may advertise a text that names no host
+        raise OSError(f"{host!r} is not a host name: {error}") from None
+    except RuntimeError as error:  # the resolver needs a thread
+        raise OSError(f"nobody can resolve {host}: {error}") from None
     failure: OSError | None = None
     for family, kind, protocol, _, address in addresses:
         try:

@@ -201,6 +201,12 @@ class ReceiveBuffer:
             self.start = self.end = 0
             self._replace(INITIAL_BYTES, 0)
 
+    def forget(self) -> None:
+        """Free the memory for good. Frames that are in use keep theirs."""
+        self._buffer = bytearray()
+        self._view = memoryview(self._buffer)
+        self.start = self.end = 0
+
     def _is_viewed(self) -> bool:
         """CPython refuses to resize a buffer that has views. A mapping counts as viewed, so it is used up to its end."""
         if not isinstance(self._buffer, bytearray):

@@ -29,7 +29,7 @@ Address = tuple[socket.AddressFamily, socket.SocketKind, int, tuple[Any, ...]]
 
 
 class NotResolved(OSError):
-    """No answer in time."""
+    """No answer in time, or nobody could be asked."""
 
 
 async def address_to_bind(endpoint: EndPoint) -> Address:
@@ -112,5 +112,8 @@ def read_as_by_java(host: str) -> str:
 async def _resolve(host: str, port: int | None, flags: int) -> list[Any]:
     host = read_as_by_java(host)
     with trio.move_on_after(RESOLVE_TIMEOUT_S):
-        return await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
+        try:
+            return await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
+        except (UnicodeError, RuntimeError) as error:  # the text names no host, or no thread can start
+            raise NotResolved(str(error)) from None
     raise NotResolved(f"the resolver gave no answer in {RESOLVE_TIMEOUT_S:.0f} s")

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from kafkacompat.api._tests.kit import Api
+from kafkacompat.api import incremental_alter_configs
+from kafkacompat.api._tests.kit import Api, pauses_of
+from kafkacompat.api.request_context import RequestContext
 from kafkacompat.config import ConfigError, ServerConfig
 from kafkacompat.controller.configuration_control_manager import SETTINGS_MAX
 from kafkacompat.partition._tests.kit import topic_image
@@ -209,6 +211,18 @@ def test_too_many_loggers_are_refused_without_a_look_at_them() -> None:
     many = [(NAME, 0, "DEBUG")] * (SETTINGS_MAX + 1)
     assert outcome(alter(Api(), (LOGGER, "1", many))) == [ErrorCode.INVALID_CONFIG]
     assert logging.getLogger(NAME).level == logging.NOTSET
+
+
+def test_loggers_of_many_spellings_of_the_own_id_are_looked_at_in_steps() -> None:
+    count = 100
+    resources = [
+        incremental.AlterConfigsResource(resource_type=LOGGER, resource_name="1".zfill(length))
+        for length in range(1, count + 1)
+    ]
+    request = incremental.IncrementalAlterConfigsRequest(resources=resources)
+    asked = RequestContext(44, 1, 0, None, 1, "PLAINTEXT", "h")
+    costs = list(pauses_of(incremental_alter_configs.handle(Api().node, asked, request)))
+    assert sum(costs) >= count * incremental_alter_configs.LOGGERS_US
 
 
 def test_loggers_and_forwarded_resources_keep_their_places() -> None:

@@ -11,25 +11,29 @@ from typing import Any
 import pytest
 
 from kafkacompat._tests.doubles import HandTime
-from kafkacompat.api._tests.kit import Api, FirstRandom, pauseless
+from kafkacompat.api import envelope as envelopes
+from kafkacompat.api._tests.kit import Api, FirstRandom, pauseless, pauses_of
 from kafkacompat.api._tests.test_access import authorizer
 from kafkacompat.api.context import ControllerNode
 from kafkacompat.api.dispatch import ApiDispatcher
 from kafkacompat.api.registry import CONTROLLER_APIS, CONTROLLER_ENTRIES, ENTRIES
 from kafkacompat.api.request_context import NotController, RequestContext
+from kafkacompat.api.serve import REFUSED_AT_ONCE
 from kafkacompat.config import ServerConfig
 from kafkacompat.controller.features import SUPPORTED_FEATURES
 from kafkacompat.controller.image import CONTROLLERS, MetadataImage
 from kafkacompat.deferred import Deferred
-from kafkacompat.ports.dispatcher import CloseConnection, ConnectionInfo, Pending
+from kafkacompat.ports.dispatcher import CloseConnection, ConnectionInfo, Pending, Principal
 from kafkacompat.wire.apis import APIS, response_class
 from kafkacompat.wire.codec import decode, encode
+from kafkacompat.wire.codec_source import STEP_UNITS
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.headers import parse_response_header, request_header_bytes
 from kafkacompat.wire.message import Message, Struct
 from kafkacompat.wire.messages.add_raft_voter_request import AddRaftVoterRequest
 from kafkacompat.wire.messages.api_versions_request import ApiVersionsRequest
 from kafkacompat.wire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
+from kafkacompat.wire.messages.create_acls_request import AclCreation, CreateAclsRequest
 from kafkacompat.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kafkacompat.wire.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
 from kafkacompat.wire.messages.default_principal_data import DefaultPrincipalData
@@ -315,6 +319,26 @@ def test_an_inner_answer_may_come_later() -> None:
     assert isinstance(pending, Pending)
     w.controller.answer.resolve(CreateTopicsResponse())
     assert decoded(pending.reply.result(), 58, 0).error_code == 0
+
+
+def test_a_long_inner_answer_is_encoded_in_steps() -> None:
+    w = ListeningController()
+    count = 10_000
+    w.controller.answer = CreateTopicsResponse(topics=[CreatableTopicResult(name="t", error_code=36)] * count)
+    asked = envelope(CreateTopicsRequest(topics=[CreatableTopic(name="t")]), 7)
+    sender = RequestContext(58, 0, 0, None, 9, LISTENER, "127.0.0.1")
+    assert len(list(pauses_of(envelopes.handle(w.node, sender, asked)))) >= count // STEP_UNITS
+    response = w.call(asked, 0)
+    _, position = parse_response_header(response.response_data, 19, 7)
+    assert len(decode(CreateTopicsResponse, 7, response.response_data, position).topics) == count
+
+
+def test_who_may_nothing_is_not_answered_for_very_many_elements_in_an_envelope() -> None:
+    w = ListeningController()
+    w.node.authorizer = authorizer(super_users=frozenset({"User:node"}))
+    w.connection.principal = Principal("User", "node")
+    asked = envelope(CreateAclsRequest(creations=[AclCreation()] * (REFUSED_AT_ONCE + 1)), 3)
+    assert w.call(asked, 0).error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
 def test_only_the_active_controller_opens_envelopes_for_good() -> None:

@@ -7,6 +7,7 @@ names and requests that are refused as a whole.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import CoroutineType, GeneratorType, SimpleNamespace
 from typing import Any
 
@@ -22,6 +23,7 @@ from kafkacompat.api import (
     fetch,
     find_coordinator,
     leave_group,
+    list_config_resources,
     list_offsets,
     long_requests,
     metadata,
@@ -65,6 +67,7 @@ from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest
 from kafkacompat.wire.messages.find_coordinator_request import FindCoordinatorRequest
 from kafkacompat.wire.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
 from kafkacompat.wire.messages.leave_group_response import LeaveGroupResponse, MemberResponse
+from kafkacompat.wire.messages.list_config_resources_request import ListConfigResourcesRequest
 from kafkacompat.wire.messages.list_offsets_request import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -268,6 +271,15 @@ def test_logs_are_described_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told == sorted(told)
     assert len(told) > 30
     assert pauses >= len(told) // 10
+
+
+def test_resources_with_settings_are_listed_in_steps() -> None:
+    api = Api(topic_image("t"))
+    configs = {(32, f"g{index}"): {"some": "value"} for index in range(MANY)}
+    api.publish(replace(api.node.image, configs=configs))
+    response, pauses = handled(api, ListConfigResourcesRequest(resource_types=[32]), 1)
+    assert len(response.config_resources) == MANY
+    assert pauses >= MANY // list_config_resources.NAMED_A_STEP
 
 
 def test_the_producers_of_a_partition_are_described_in_steps_as_far_as_they_are_still_known() -> None:

@@ -17,7 +17,7 @@ from kafkacompat.api.handler import NoResponse
 from kafkacompat.api.named_rights import Order
 from kafkacompat.api.registry import BROKER_APIS, CONTROLLER_APIS, ApiTable
 from kafkacompat.api.request_context import NotController
-from kafkacompat.api.serve import Route, serve
+from kafkacompat.api.serve import REFUSED_AT_ONCE, Route, serve
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.partition._tests.kit import batch_of, image_of, partition_image, topic_image
@@ -26,6 +26,11 @@ from kafkacompat.security.acl import Acl, AclOperation, AclPermissionType, Patte
 from kafkacompat.tasks import TURN_COST, Work
 from kafkacompat.wire.apis import APIS, ApiKey, request_class, response_class
 from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.alter_replica_log_dirs_request import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from kafkacompat.wire.messages.delete_records_request import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -233,6 +238,18 @@ def test_a_right_to_the_cluster_is_one_to_all_topics(key: ApiKey, operation: Acl
     request = request_of(key, topics=elements_of(key, "topics", named("name"), "a", "b"))
     _, reached = asked(CONTROLLER_APIS, key, request, allow(CLUSTER, operation, "kafka-cluster"))
     assert len(reached[0]) == 2
+
+
+def test_who_names_very_many_elements_without_any_right_is_not_answered_for_each() -> None:
+    def moves(partitions: int) -> AlterReplicaLogDirsRequest:
+        topic = AlterReplicaLogDirTopic(name="a", partitions=list(range(partitions)))
+        return AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path="/data", topics=[topic])])
+
+    api = secured()
+    (told,) = api.call(moves(10), 2).results
+    assert {each.error_code for each in told.partitions} == {ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
+    with pytest.raises(CloseConnection):
+        api.call(moves(REFUSED_AT_ONCE), 2)
 
 
 def test_what_is_named_twice_is_left_to_the_handler_which_refuses_it() -> None:

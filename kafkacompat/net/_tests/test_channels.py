@@ -484,6 +484,18 @@ async def test_probes() -> None:
         assert found is ProbeResult.UNREACHABLE
 
 
+NO_HOST = "kafka-1..svc"
+"""As of a template whose variable is empty: the text names no host, so no resolver is asked."""
+
+
+async def test_an_address_that_names_no_host_harms_nobody_else() -> None:
+    async with dialing() as w:
+        with pytest.raises(ConnectionLost, match="not a host name"):
+            await wait_for(w.channels.get(NO_HOST, 9092, "test").request(heartbeat(), TIMEOUT_MS))
+        assert await wait_for(w.channels.probe(NO_HOST, 9092, 1000)) is ProbeResult.UNREACHABLE
+        assert await wait_for(w.channel().request(heartbeat(), TIMEOUT_MS))
+
+
 HANDSHAKE, AUTHENTICATE = 17, 36
 
 
@@ -496,6 +508,21 @@ async def test_a_channel_says_who_asks_before_its_first_request() -> None:
         w.peer.users = {"user_alice": "secret"}
         assert await wait_for(w.channel().request(heartbeat(), TIMEOUT_MS))
         assert [key for key, _, _ in w.peer.requests] == [API_VERSIONS, HANDSHAKE, AUTHENTICATE, HEARTBEAT]
+
+
+async def test_without_a_thread_to_authenticate_the_connection_is_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def no_thread(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("can't start new thread")
+
+    async with dialing(security=as_alice()) as w:
+        w.peer.users = {"user_alice": "secret"}
+        with monkeypatch.context() as patch:
+            patch.setattr(trio.to_thread, "run_sync", no_thread)
+            with pytest.raises(ConnectionLost, match="new thread"):
+                await wait_for(w.channel().request(heartbeat(), TIMEOUT_MS))
+        assert await wait_for(w.channel().request(heartbeat(), TIMEOUT_MS))
 
 
 async def test_a_channel_that_is_not_let_in_says_so_once(caplog: pytest.LogCaptureFixture) -> None:

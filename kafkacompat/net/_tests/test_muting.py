@@ -122,6 +122,18 @@ async def test_a_muted_client_takes_no_memory() -> None:
         assert len(connection._buffer._buffer) <= 2 * INITIAL_BYTES
 
 
+async def test_a_muted_client_that_has_left_takes_no_memory() -> None:
+    """Its timer knows the connection for up to a minute."""
+    async with serving(throttling(FOREVER_MS)) as server:
+        stream = await dial(server)
+        await stream.send_all(framed(b"throttle " + bytes(1_500_000)))
+        await receive_frame(stream)
+        connection = server._connections[1]
+        await stream.aclose()
+        await until(lambda: connection.closed)
+        assert len(connection._buffer._buffer) == 0
+
+
 async def test_a_drain_does_not_wait_for_a_throttle() -> None:
     dispatcher = throttling(FOREVER_MS)
     async with serving(dispatcher) as server:

@@ -103,6 +103,16 @@ async def test_an_unknown_host_leaves_the_overrides_and_takes_the_other_bounds(
         assert server.acceptors.counts.settings.max_connections_per_ip_overrides == {"10.0.0.1": 7}
 
 
+async def test_a_text_that_names_no_host_leaves_the_overrides(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(ScriptedDispatcher()) as server:
+        server.update_settings(replace(server.settings, max_connections_per_ip_overrides={"kafka..svc": 1}))
+        await until(lambda: bool(caplog.messages))
+        assert "kafka..svc" in caplog.messages[0]
+        stream = await dial(server)
+        await stream.send_all(framed(b"hello"))
+        assert await receive_frame(stream) == b"hello"
+
+
 async def test_only_the_newest_overrides_count(resolver: Resolver) -> None:
     async with serving(ScriptedDispatcher()) as server:
         server.update_settings(replace(server.settings, max_connections_per_ip_overrides={SLOW: 1}))

@@ -21,7 +21,9 @@ from kafkacompat.security.jwt_validator import ExpectedClaims, JwtValidator
 from kafkacompat.security.librdkafka import librdkafka_settings
 from kafkacompat.security.mechanisms import mechanisms_of
 from kafkacompat.security.oauthbearer import (
+    MESSAGE_BYTES_MAX,
     REFUSED,
+    TOKEN_CHARACTERS_MAX,
     BearerToken,
     ClientInitialResponse,
     OAuthBearerSaslServer,
@@ -83,6 +85,13 @@ def test_a_first_message_is_taken_apart() -> None:
 def test_another_form_is_refused_without_a_word_of_why(message: bytes) -> None:
     with pytest.raises(SaslError):
         OAuthBearerSaslServer(known).evaluate_response(message)
+
+
+def test_a_message_that_is_too_long_is_not_taken_apart() -> None:
+    with pytest.raises(SaslError, match="too long"):
+        OAuthBearerSaslServer(known).evaluate_response(first(more="a=b\x01" * (MESSAGE_BYTES_MAX // 4)))
+    longest = "a" * TOKEN_CHARACTERS_MAX
+    assert ClientInitialResponse.parse(first(f"Bearer {longest}")).token == longest
 
 
 def test_another_scheme_ends_the_connection() -> None:
