@@ -28,6 +28,7 @@ from kafkacompat.log.checkpoint import (
     parse_clean_shutdown,
     parse_offsets,
 )
+from kafkacompat.ports import passes
 
 if TYPE_CHECKING:
     from kafkacompat.log.unified_log import UnifiedLog
@@ -445,9 +446,16 @@ class DeletionQueue:
             ]
         return due
 
-    def remove(self, items: Sequence[Deletion]) -> None:
-        """Delete the items. Blocks; may run in any thread. A file that cannot be removed is logged and skipped."""
-        for _, path, is_directory in items:
+    def put_back(self, items: Sequence[Deletion]) -> None:
+        """Queue what `remove` has left. It is due already."""
+        self._items += items
+
+    def remove(self, items: Sequence[Deletion]) -> list[Deletion]:
+        """Delete the items. Blocks; may run in any thread. A file that cannot be removed is logged and skipped. Returns those
+        that lacked descriptors or memory only."""
+        left = []
+        for item in items:
+            _, path, is_directory = item
             try:
                 if is_directory:
                     self._disk.remove_tree(path)
@@ -456,5 +464,9 @@ class DeletionQueue:
             except FileNotFoundError:
                 # The partition's directory was deleted before.
                 continue
-            except OSError as error:
-                self._note(f"{path} could not be removed: {error}")
+            except (OSError, MemoryError) as error:
+                if passes(error):
+                    left.append(item)
+                else:
+                    self._note(f"{path} could not be removed: {error}")
+        return left

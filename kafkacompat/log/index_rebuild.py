@@ -63,7 +63,7 @@ class IndexRebuild:
         if isinstance(self.error, OSError):
             raise self.error
         is_as_walked = segment.size == self._size and segment.truncations == self._truncations
-        if is_as_walked:
+        if is_as_walked and self.error is not None:
             segment.damage = str(self.error)
         if own is not None and is_as_walked and self.is_wanted():
             segment.take_rebuilt_indexes()

@@ -50,7 +50,7 @@ from kafkacompat.log.replay import apply_batch, replay_segments
 from kafkacompat.log.segment_indexes import INDEX_SUFFIX, REBUILT_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
 from kafkacompat.log.unified_log import LogParts
 from kafkacompat.ports import is_full
-from kafkacompat.records.batch import BatchCorrupt, BatchHeader, has_valid_crc, iterate_batches
+from kafkacompat.records.batch import BatchCorrupt, BatchHeader, has_valid_crc
 from kafkacompat.records.compression import DecompressionFailed
 from kafkacompat.records.record import RecordMalformed
 
@@ -439,10 +439,15 @@ def finish_interrupted_work(disk: Disk, directory: str, found: list[str], note: 
 
 
 def _swap_end(disk: Disk, path: str, base_offset: int) -> int:
-    """The offset after the last batch of a swapped-in segment that does not have its final name yet."""
+    """The offset after the last batch of a swapped-in segment that does not have its final name yet. It may have a gibibyte, of
+    which only the headers are read."""
     end = base_offset
-    for header in iterate_batches(disk.read_bytes(path)):
-        end = header.last_offset + 1
+    file = disk.open(path)
+    try:
+        for header in file_records.headers(file, 0, file.size(), SCAN_CHUNK):
+            end = header.last_offset + 1
+    finally:
+        file.close()
     return end
 
 

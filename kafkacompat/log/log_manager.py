@@ -828,29 +828,35 @@ class LogManager:
 class RolledLogs:
     """The waiting logs of each log directory, each once. Bounded by the number of logs."""
 
-    __slots__ = ("_told", "_waiting")
+    __slots__ = ("_asked", "_told", "_waiting")
 
     def __init__(self) -> None:
         self._waiting: dict[str, OrderedDict[UnifiedLog, None]] = {}
         self._told: Callable[[str], None] = lambda place: None
+        self._asked: set[str] = set()
+        """The directories with which `_told` was called, and of which nothing was taken since."""
 
     def watch(self, told: Callable[[str], None]) -> None:
-        """`told` is called with a directory when the first of its logs waits."""
+        """`told` is called with a directory when a log of it waits. Whoever is told may fail, or leave some of the logs."""
         self._told = told
         for place in list(self._waiting):
+            self._asked.add(place)
             told(place)
+
+    def waits(self, place: str) -> bool:
+        """Whether a log of the directory waits."""
+        return place in self._waiting
 
     def add(self, log: UnifiedLog) -> None:
         place = posixpath.dirname(log.directory)
-        waiting = self._waiting.get(place)
-        if waiting is None:
-            self._waiting[place] = OrderedDict({log: None})
+        self._waiting.setdefault(place, OrderedDict())[log] = None
+        if place not in self._asked:
+            self._asked.add(place)
             self._told(place)
-        else:
-            waiting[log] = None
 
     def pop(self, place: str) -> UnifiedLog | None:
         """Remove and return the next log of a directory. None if there is none."""
+        self._asked.discard(place)
         waiting = self._waiting.get(place)
         if waiting is None:
             return None

@@ -49,10 +49,12 @@ CHECKED_US = 400
 class FlushPlan:
     """Files of several logs to sync, fixed when they are added. A failed sync takes the log's directory offline."""
 
-    __slots__ = ("_failures", "_items", "_manager")
+    __slots__ = ("_failures", "_has_more", "_items", "_manager")
 
-    def __init__(self, manager: LogManager) -> None:
+    def __init__(self, manager: LogManager, has_more: Callable[[], bool] = lambda: False) -> None:
+        """`has_more` tells afterwards whether other logs wait, whatever became of these."""
         self._manager = manager
+        self._has_more = has_more
         self._items: list[tuple[UnifiedLog, LogFlush]] = []
         self._failures: list[tuple[UnifiedLog, OSError]] = []
 
@@ -95,7 +97,8 @@ class FlushPlan:
         return len(self._items) >= FLUSHED_AT_ONCE
 
     def finish(self) -> bool:
-        """Take over the results. Returns True if the plan was full and made progress, since more logs may wait."""
+        """Take over the results. Returns True if the plan was full and made progress, since more logs may wait, and if more
+        are known to wait."""
         was_full, moved = self.is_full, False
         for log, flush in self._items:
             before = log.recovery_point
@@ -103,7 +106,7 @@ class FlushPlan:
             moved = moved or log.recovery_point > before
         for log, error in self._failures:
             self._manager.log_failed(log, error)
-        return was_full and moved
+        return (was_full and moved) or self._has_more()
 
 
 class IndexRebuildPlan:
@@ -129,17 +132,18 @@ class IndexRebuildPlan:
 class RemovalPlan:
     """Files and directories that are due for removal."""
 
-    __slots__ = ("_due", "_queue")
+    __slots__ = ("_due", "_left", "_queue")
 
     def __init__(self, queue: DeletionQueue, due: list[Deletion]) -> None:
         self._queue = queue
         self._due = due
+        self._left: list[Deletion] = []
 
     def run(self) -> None:
-        self._queue.remove(self._due)
+        self._left = self._queue.remove(self._due)
 
     def finish(self) -> None:
-        """Nothing to take over."""
+        self._queue.put_back(self._left)
 
 
 class LogUpkeep:
@@ -173,8 +177,8 @@ class LogUpkeep:
     def flush_rolled(self, place: str) -> FlushPlan | None:
         """Sync the segments closed since the last call. Otherwise a power loss may keep later data and lose earlier
         data, and no start would detect the gap."""
-        plan = FlushPlan(self._manager)
         rolled = self._manager.rolled
+        plan = FlushPlan(self._manager, lambda: rolled.waits(place))
         later: list[UnifiedLog] = []
         has_stepped = False
         while not plan.is_full and (log := rolled.pop(place)) is not None:

@@ -362,6 +362,25 @@ def test_damaged_indexes_are_built_anew_aside_and_reads_are_refused_until_then()
     assert not [name for name in disk.list_directory(DIRECTORY) if name.endswith(".rebuilt")]
 
 
+def test_indexes_that_are_damaged_again_are_built_anew_again() -> None:
+    disk = CountingDisk()
+    log = filled(disk, 10)
+    index_rebuilds = IndexRebuilds(disk, lambda line: None)
+    segment = log.segments[2]
+    segment.rebuild_later = lambda one: index_rebuilds.report(log, one)
+    offset = segment.base_offset + 3
+    for _ in range(2):
+        del disk.files[segment.stem + ".index"][-3:]
+        with pytest.raises(LogRefused, match="are being rebuilt"):
+            log.read(offset, 1, log.log_end_offset, True)
+        rebuild = index_rebuilds.begin()
+        assert rebuild is not None
+        rebuild.run()
+        assert rebuild.finish()
+        index_rebuilds.done(rebuild)
+    assert values_in(log.read(offset, 1, log.log_end_offset, True)) == [(offset, b"v%d" % offset)]
+
+
 def test_a_rebuild_that_lacks_memory_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing else would begin it again, and reads would be refused until the next start."""
     log = filled(CountingDisk(), 10)
@@ -491,6 +510,62 @@ def test_a_flush_takes_bounded_numbers_of_logs_and_segments_until_all_is_durable
         plans += 1
     assert plans == 3
     assert upkeep.flush_closed_segments("/logs") is None
+
+
+def rolled_logs(disk: CountingDisk, count: int) -> LogManager:
+    """Each log has a closed segment that is not synced."""
+    manager = LogManager(disk, [("/logs", b"\1" * 16)], SETTINGS, HandTime())
+    disk.make_directory("/logs")
+    manager.load_all()
+    for number in range(count):
+        log = manager.get_or_create(TopicPartition("t", number), b"\2" * 16, SETTINGS)
+        while len(log.segments) < 2:
+            log.append_as_leader(batch_of([b"v"]), 0, NOW_MS)
+    return manager
+
+
+def test_logs_that_have_rolled_are_synced_though_the_first_of_them_were_synced_otherwise() -> None:
+    """As at a start after a kill, when the periodic flush comes before all of them are synced."""
+    manager = rolled_logs(CountingDisk(), FLUSHED_AT_ONCE + 10)
+    upkeep = LogUpkeep(manager)
+    told: list[str] = []
+    upkeep.watch_rolls(told.append)
+    periodic = upkeep.flush_closed_segments("/logs")
+    assert periodic is not None
+    periodic.run()
+    assert periodic.finish()
+    goes_on = True
+    while goes_on:
+        plan = upkeep.flush_rolled("/logs")
+        assert plan is not None
+        plan.run()
+        goes_on = plan.finish()
+    assert all(log.recovery_point == log.segments[-1].base_offset for log in manager.logs.values())
+    assert told == ["/logs"]
+    log = manager.logs[TopicPartition("t", 0)]
+    while len(log.segments) < 3:
+        log.append_as_leader(batch_of([b"v"]), 0, NOW_MS)
+    assert told == ["/logs", "/logs"]
+
+
+def test_rolls_are_told_of_again_after_a_flush_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has failed is begun again by nobody else, and what was left would keep all later rolls from being told of."""
+    manager = rolled_logs(CountingDisk(), 3)
+    upkeep = LogUpkeep(manager)
+    told: list[str] = []
+    upkeep.watch_rolls(told.append)
+
+    def lacks_memory(log: UnifiedLog, **options: bool) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(UnifiedLog, "begin_flush", lacks_memory)
+        with pytest.raises(MemoryError):
+            upkeep.flush_rolled("/logs")
+    log = manager.logs[TopicPartition("t", 0)]
+    while len(log.segments) < 3:
+        log.append_as_leader(batch_of([b"v"]), 0, NOW_MS)
+    assert told == ["/logs", "/logs"]
 
 
 def test_a_flush_of_many_closed_segments_looks_at_no_file_of_theirs_on_the_loop() -> None:

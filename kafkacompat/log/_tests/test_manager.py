@@ -122,6 +122,27 @@ def test_deletion_waits_and_slices_stay_readable(tmp_path: Path) -> None:
     assert held.read() == before
 
 
+@pytest.mark.parametrize("problem", [OSError(errno.EMFILE, "too many open files"), MemoryError()])
+def test_what_could_not_be_removed_for_a_while_is_removed_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: Exception
+) -> None:
+    """Otherwise the room that a deleted topic takes would be free after the next start only."""
+    manager = manager_on(tmp_path)
+    fill(manager, 1)
+    manager.delete_later(TopicPartition("t.x_y-z", 0))
+    upkeep = LogUpkeep(manager)
+
+    def refused(disk: RealDisk, path: str) -> None:
+        raise problem
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RealDisk, "remove_tree", refused)
+        carry_out(upkeep.remove_expired_deletions(1000))
+    assert [entry for entry in os.listdir(tmp_path / "a") if entry.endswith("-delete")]
+    carry_out(upkeep.remove_expired_deletions(6000))
+    assert not [entry for entry in os.listdir(tmp_path / "a") if entry.endswith("-delete")]
+
+
 def test_the_checkpoint_tells_where_the_dirty_part_begins_after_a_start(tmp_path: Path) -> None:
     manager = manager_on(tmp_path)
     fill(manager, 3)

@@ -236,6 +236,19 @@ def test_leftovers_of_compaction() -> None:
     assert all_values(again) == values
 
 
+def test_a_swapped_segment_is_not_read_into_memory_whole() -> None:
+    """It may have a gibibyte, and a start that is killed for want of memory would find it again."""
+    disk = MemoryDisk()
+    log = filled(disk)
+    values = all_values(log)
+    log.close()
+    disk.files[FIRST_LOG + ".swap"] = bytearray(disk.files[FIRST_LOG])
+    disk.refuse = lambda operation, path: (
+        OSError(errno.ENOMEM, "no memory") if operation == "read_bytes" and ".log" in path else None
+    )
+    assert all_values(open_log(disk, clean=True)) == values
+
+
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_start_above_the_end_is_another_logs(clean: bool) -> None:
     disk = MemoryDisk()

@@ -132,9 +132,11 @@ class Search:
         now_ms: int,
         may_begin: Callable[[UnifiedLog], bool],
         failed: Callable[[UnifiedLog, Exception], None],
+        rests: Callable[[UnifiedLog], bool] = lambda log: False,
     ) -> None:
         """`failed` is called with logs whose files cannot be read, because of OSError or BatchCorrupt. The search
-        continues with the others."""
+        continues with the others. A log that `rests` is found only if there is no other."""
+        self._rests = rests
         self._left = list(logs)
         self._left.reverse()
         self._now_ms = now_ms
@@ -178,7 +180,10 @@ class Search:
         if (
             found is not None
             and (found.overdue_ms or found.ratio > log.config.min_cleanable_dirty_ratio)
-            and (self.best is None or found.ratio > self.best.ratio)
+            and (self.best is None or self._rank(found) > self._rank(self.best))
         ):
             self.best = found
         return True
+
+    def _rank(self, found: LogToClean) -> tuple[bool, float]:
+        return not self._rests(found.log), found.ratio

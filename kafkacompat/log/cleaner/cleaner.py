@@ -30,7 +30,7 @@ from kafkacompat.log.cleaner.job import CleaningJob, SegmentFile, group_segments
 from kafkacompat.log.cleaner.offset_map import TOMBSTONE_BATCHES_MOST, KeptOffsets, OffsetMap
 from kafkacompat.log.file_records import whole_batches
 from kafkacompat.log.index import MAX_RELATIVE_OFFSET, AbortedTxn, OffsetIndex, TimeIndex, TransactionIndex
-from kafkacompat.log.log_segment import CLEANED_SUFFIX, LOG_SUFFIX, file_stem
+from kafkacompat.log.log_segment import CLEANED_SUFFIX, INDEX_INTERVAL_MOST, LOG_SUFFIX, file_stem
 from kafkacompat.log.segment_indexes import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, read_txn_index
 from kafkacompat.records.batch import (
     CONTROL_BIT,
@@ -388,7 +388,7 @@ class CleanedSegment:
         self._disk = disk
         self._stem = file_stem(directory, base_offset)
         self._base_offset = base_offset
-        self._index_interval_bytes = index_interval_bytes
+        self._index_interval_bytes = min(index_interval_bytes, INDEX_INTERVAL_MOST)
         self._flush_bytes = flush_bytes
         self._offset_index = OffsetIndex(base_offset)
         self._time_index = TimeIndex(base_offset)

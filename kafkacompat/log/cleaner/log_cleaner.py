@@ -241,6 +241,7 @@ class LogCleaner:
         self._backoff: CleaningBackoff[UnifiedLog] = CleaningBackoff()
         self._unfolding: set[UnifiedLog] = set()
         """Logs with a batch that is too large to be opened in a thread."""
+        self._refused: Refused[UnifiedLog] = Refused()
         self.cleaned_logs = 0
         self.meter = CleanerMeter(monotonic_ms())
         self._search: Search | None = None
@@ -266,7 +267,10 @@ class LogCleaner:
             del self.uncleanable[name]
         self._backoff.keep(lambda log: manager.get(log.topic_partition) is log)
         self._unfolding = {log for log in self._unfolding if manager.get(log.topic_partition) is log}
-        search = self._search or Search(manager.logs.values(), now_ms, self._may_begin, self._cannot_be_read)
+        self._refused.keep(lambda log: manager.get(log.topic_partition) is log)
+        search = self._search or Search(
+            manager.logs.values(), now_ms, self._may_begin, self._cannot_be_read, self._refused.rests
+        )
         self._search = None
         if not search.step():
             self._search = search
@@ -314,6 +318,7 @@ class LogCleaner:
             log.is_tiered,
         )
         self._in_progress.add(log.topic_partition)
+        self._refused.begins(log)
         return Cleaning(self, self._disk, found, job, self._work_for(log, job), self._monotonic_ms())
 
     @property
@@ -385,6 +390,7 @@ class LogCleaner:
         self.cleaned_logs += 1
         self.meter.cleaned(cleaning.stats, self._monotonic_ms() - cleaning.began_ms)
         self._backoff.went_well(log, cleaning.has_own_process)
+        self._refused.went_well(log)
         if not log.truncated:
             log.cleaned_to = end_offset
 
@@ -419,10 +425,12 @@ class LogCleaner:
             raise error
 
     def _leave(self, name: TopicPartition, error: Exception) -> None:
+        log = self._manager.get(name)
         if isinstance(error, OSError):
+            if log is not None:
+                self._refused.add(log)
             self._manager.partition_failed(name, error)
             return
-        log = self._manager.get(name)
         if log is not None:
             self.uncleanable[name] = log
         self._note(f"Marking partition {name} as uncleanable until the next start: {error}")
@@ -521,6 +529,41 @@ class CleaningBackoff(Generic[Log]):
             map_bytes=min(limits.map_bytes, max(limits.map_bytes >> losses, LEAST_MAP_BYTES)),
             io_bytes=min(limits.io_bytes, max(limits.io_bytes >> losses, LEAST_IO_BYTES)),
         )
+
+
+RESTS_MOST = 1024
+
+
+class Refused(Generic[Log]):
+    """Logs whose cleaning the disk has refused, for example because it is full. The dirtiest log would keep all others from their
+    turn, also those of other directories. So other logs come first, twice as many after each refusal, if there are any."""
+
+    __slots__ = ("_refusals", "_rests")
+
+    def __init__(self) -> None:
+        self._refusals: dict[Log, int] = {}
+        self._rests: dict[Log, int] = {}
+        """How many cleanings of others come first."""
+
+    def add(self, log: Log) -> None:
+        refusals = self._refusals[log] = self._refusals.get(log, 0) + 1
+        self._rests[log] = min(1 << min(refusals - 1, 16), RESTS_MOST)
+
+    def begins(self, log: Log) -> None:
+        """A cleaning of this log begins."""
+        self._rests = {each: left - 1 for each, left in self._rests.items() if left > 1 and each is not log}
+
+    def rests(self, log: Log) -> bool:
+        return log in self._rests
+
+    def went_well(self, log: Log) -> None:
+        self._refusals.pop(log, None)
+
+    def keep(self, is_there: Callable[[Log], bool]) -> None:
+        """Forget all other logs."""
+        for log in [log for log in self._refusals if not is_there(log)]:
+            del self._refusals[log]
+            self._rests.pop(log, None)
 
 
 LEAST_WAIT_S = 1e-9

@@ -657,6 +657,40 @@ def test_a_full_disk_is_the_directorys_affair() -> None:
     assert clean(disk, log, cleaner=cleaner)
 
 
+def test_a_log_whose_disk_is_full_keeps_no_other_from_its_turn() -> None:
+    disk = MemoryDisk()
+    full, other = new_log(disk), open_log(disk, COMPACT, directory="/logs/t-1")
+    other.topic_partition = TopicPartition("t", 1)
+    cleaner = cleaner_of(disk, full)
+    cleaner._manager.logs[other.topic_partition] = other
+    for log in (full, other):
+        fill(log, 5)
+    disk.failing = DIRECTORY
+    cleaned = []
+    for _ in range(3):
+        cleaning = cleaner.begin(NOW_MS)
+        assert cleaning is not None
+        carry_out(cleaning, NOW_MS)
+        cleaned.append(cleaning.log)
+    assert cleaned == [full, other, full], "the first one is tried again"
+    assert other.cleaned_to > 0
+    disk.failing = None
+    assert clean(disk, full, cleaner=cleaner)
+    assert full.cleaned_to > 0
+
+
+def test_a_cleaned_segment_has_index_entries_however_large_the_interval_is() -> None:
+    """A read walks from one entry to the next, on the loop."""
+    disk = MemoryDisk()
+    log = new_log(disk, dataclasses.replace(COMPACT, segment_bytes=1 << 20, index_interval_bytes=1 << 30))
+    for number in range(14):
+        append(log, [(b"k%d" % number, bytes(100_000))])
+    assert clean(disk, log)
+    segment = log.segments[0]
+    assert segment.size > 900_000
+    assert len(segment.indexes.pair(segment.size)[0]) >= 2
+
+
 def test_a_swap_that_stops_half_way_takes_the_directory_along_before_anything_else_comes() -> None:
     """Other operations meanwhile would work on files that differ from the log's state. After a truncation the start
     would complete the swap and restore what was cut."""
