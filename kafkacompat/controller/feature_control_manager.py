@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 BROKER = int(ConfigResourceType.BROKER)
 UNSUPPORTED_RANGE = (0, 0)
 """The range of a feature that a node does not list."""
+UPDATES_MAX = 1_000
+"""Of one request, which is handled in one step. There are seven features."""
 
 
 class UpgradeType(IntEnum):
@@ -63,8 +65,10 @@ def update_features(
 
     If a feature is named twice, the last one counts.
     """
+    if len(request.feature_updates) > UPDATES_MAX:
+        reason = f"More than {UPDATES_MAX} updates in one request."
+        return ControllerResult((), refused_update(ErrorCode.INVALID_REQUEST, reason))
     updates = {update.feature: update for update in request.feature_updates}
-    # A request may name half a million features. The first unknown one is refused.
     known = {name: updates[name].max_version_level for name in SUPPORTED_FEATURES if name in updates}
     proposed = {**image.features, **known}
     records: list[MetadataRecord] = []

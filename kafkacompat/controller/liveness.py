@@ -66,6 +66,8 @@ class Liveness:
         """When a fencing that could not be written is tried again."""
         self._heard_on: dict[int, int] = {}
         """Connection -> broker of its last heartbeat. Bounded by the listener's connections."""
+        self._open: set[int] = set()
+        """Connections over which requests of brokers came. Bounded by the listener's connections."""
         self._hosts: dict[int, str] = {}
         """The host of each broker's last request since this controller became active. Bounded by the registered broker
         ids."""
@@ -109,13 +111,22 @@ class Liveness:
         is_elsewhere = self._hosts.get(broker.id, host) != host
         return broker.id in self._heard_on.values() or former != endpoints or is_elsewhere
 
+    def asked(self, connection_id: int) -> None:
+        """A request of a broker came over this connection. It may have to wait for its turn."""
+        self._open.add(connection_id)
+
     def heard(self, broker_id: int, connection_id: int, host: str) -> None:
-        """A heartbeat or registration of this broker came over this connection, from that host."""
-        self._heard_on[connection_id] = broker_id
+        """A heartbeat or registration of this broker, which came over this connection from that host, has had its turn."""
         self._hosts[broker_id] = host
         self.schedule()
+        if connection_id in self._open:
+            self._heard_on[connection_id] = broker_id
+        else:
+            # It was closed while the request waited, which nobody will tell again.
+            self._begin_check(broker_id, PROBE_AGAIN_MS)
 
     def connection_closed(self, connection_id: int) -> None:
+        self._open.discard(connection_id)
         broker_id = self._heard_on.pop(connection_id, None)
         if broker_id is not None:
             self._begin_check(broker_id, PROBE_AGAIN_MS)

@@ -126,8 +126,10 @@ def update_features_and_kraft_version(
     )
 
     result = update_features(image, settings, list(driver.voters.ids), request, with_results=with_results)
+    if result.response.error_code != ErrorCode.NONE:
+        return machine.submit(result)
     level = wanted_kraft_version(image, request)
-    if result.response.error_code != ErrorCode.NONE or level is None:
+    if level is None:
         return machine.submit(result)
     refusal = driver.kraft_version_refusal
     if refusal != ErrorCode.NONE:
@@ -518,6 +520,7 @@ class QuorumController:
         from kafkacompat.controller.cluster_control_manager import broker_registration
 
         liveness = self.liveness
+        liveness.asked(context.connection_id)
         endpoints = {(each.host, each.port) for each in request.listeners}
 
         def is_live(broker: BrokerRegistration) -> bool:
@@ -541,6 +544,8 @@ class QuorumController:
 
     def broker_heartbeat(self, request: Any, context: RequestContext) -> Deferred[Any]:
         from kafkacompat.controller.cluster_control_manager import broker_heartbeat
+
+        self.liveness.asked(context.connection_id)
 
         def beat() -> Work[ControllerResult[MetadataRecord, Any]]:
             liveness = self.liveness

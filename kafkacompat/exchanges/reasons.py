@@ -120,6 +120,8 @@ class Refusal:
 
 
 Reason = Callable[[Refusal, State], str | None]
+COMPARED_MAX = 200
+"""Topics with whose names an unknown one is compared, at up to 50 us each. Of more, none is suggested."""
 
 
 def reason(refusal: Refusal, state: State) -> str:
@@ -184,7 +186,9 @@ def _unknown_topic(refusal: Refusal, state: State) -> str | None:
     if name is None:
         return None
     if name not in topics:
-        close = get_close_matches(name, [each for each in topics if not each.startswith("__")], 1)
+        close: list[str] = []
+        if len(topics) <= COMPARED_MAX:
+            close = get_close_matches(name, [each for each in topics if not each.startswith("__")], 1)
         hint = f"; there is {close[0]!r}" if close else ""
         return f"node {state.node} knows no topic {name!r}{hint}"
     index = refusal.names.get(PARTITION)

@@ -6,6 +6,7 @@ reason is in the state of that moment.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -26,7 +27,7 @@ from kafkacompat.exchanges.levels import (
     levels_of,
 )
 from kafkacompat.exchanges.reasons import Batch, Refusal, State, reason
-from kafkacompat.records.batch import HEADER_SIZE, parse_header
+from kafkacompat.records.batch import HEADER_SIZE, BatchCorrupt, parse_header
 from kafkacompat.wire.apis import APIS, request_class, response_class
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.errors import ErrorCode, WireError, code_of
@@ -34,6 +35,9 @@ from kafkacompat.wire.headers import parse_response_header
 
 SLICE_BYTES_MAX = 16 << 10
 """Fetched records beyond this are shown as zeros: they need not be read again."""
+REASONS_MAX = 5
+"""Refusals with the same error, in one reply, whose reason is looked for. That is done in one step of the loop, and a request
+may name thousands of topics."""
 MASKED = b"(masked)"
 MASKED_TEXT = "(masked)"
 
@@ -181,7 +185,8 @@ def recorded_of(exchange: Exchange, reply: bytes | None, state: State) -> Record
         failed = list(errors_in(response, exchange.api_key, version))
         if failed:
             request = _decoded(request_class(exchange.api_key), version, body)
-            reasons = tuple(dict.fromkeys(_reasons(failed, api, exchange, request, state)))
+            some = list(_first_of_each_error(failed))
+            reasons = tuple(dict.fromkeys(_reasons(some, api, exchange, request, state)))
             errors = tuple(dict.fromkeys(code.name for code, _, _ in failed))
             recorded = replace(recorded, errors=errors, reasons=reasons)
     if api in RESPONSE_MASKS:
@@ -254,6 +259,14 @@ def _plain_elements(response: Any) -> Iterator[Any]:
             yield from (each for each in value if getattr(each, "error_code", 0))
 
 
+def _first_of_each_error(failed: Any) -> Iterator[Any]:
+    counts: Counter[ErrorCode] = Counter()
+    for each in failed:
+        counts[each[0]] += 1
+        if counts[each[0]] <= REASONS_MAX:
+            yield each
+
+
 def _reasons(failed: Any, api: str, exchange: Exchange, request: Any, state: State) -> Iterator[str]:
     common = {} if request is None else common_names(request)
     elements = {} if request is None else dict(_asked(request, exchange))
@@ -291,5 +304,8 @@ def _batch(element: Any) -> Batch | None:
     records = getattr(element, "records", None)
     if records is None or len(records) < HEADER_SIZE or records[16] != 2:
         return None
-    header = parse_header(records)
+    try:
+        header = parse_header(records)
+    except BatchCorrupt:
+        return None
     return Batch(header.producer_id, header.producer_epoch, header.base_sequence, len(records))

@@ -84,6 +84,14 @@ class EventPump:
         """Enter an event before all waiting events. For use within a list of effects."""
         self._events.appendleft(event)
 
+    def forget(self, event: events.Event) -> bool:
+        """Do not enter an event that still waits. False if it does not wait any more."""
+        for place, each in enumerate(self._events):
+            if each is event:
+                del self._events[place]
+                return True
+        return False
+
     def later(self, call: Callable[[], None]) -> None:
         """Call it after the list of effects and the calls that already wait."""
         self._outbox.append(call)

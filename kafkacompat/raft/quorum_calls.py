@@ -18,6 +18,7 @@ from kafkacompat.wire.errors import ErrorCode, WireError
 
 if TYPE_CHECKING:
     from kafkacompat.raft.contracts import NetworkChannel
+    from kafkacompat.raft.event_pump import EventPump
     from kafkacompat.raft.messages import Response
     from kafkacompat.raft.quorum import QuorumCore
     from kafkacompat.raft.quorum_state import Member, QuorumSettings
@@ -42,7 +43,7 @@ class QuorumCalls:
         listener_name: str,
         transport: NetworkChannel,
         tasks: Tasks,
-        enter: Callable[[events.Event], None],
+        pump: EventPump,
         note: Callable[[str], None],
     ) -> None:
         self._member = member
@@ -50,12 +51,13 @@ class QuorumCalls:
         self._listener_name = listener_name
         self._transport = transport
         self._tasks = tasks
-        self._enter = enter
+        self._enter = pump.enter
+        self._forget = pump.forget
         self._note = note
         self._waiting: dict[int, tuple[Any, int, str, Deferred[Any]]] = {}
         """Request id -> (wire request, its version, its listener, its answer)."""
         self._next_request_id = 0
-        transport.on_refused = lambda node_id: enter(events.PeerRefused(node_id))
+        transport.on_refused = lambda node_id: pump.enter(events.PeerRefused(node_id))
 
     # As server.
 
@@ -71,7 +73,15 @@ class QuorumCalls:
         self._next_request_id += 1
         deferred: Deferred[Any] = Deferred()
         self._waiting[request_id] = (message, api_version, listener or self._listener_name, deferred)
-        self._enter(events.RequestReceived(request_id, request))
+        event = events.RequestReceived(request_id, request)
+
+        def abandoned() -> None:
+            """Its connection was closed. While a step waits for space, such requests would add up."""
+            if self._forget(event):
+                del self._waiting[request_id]
+
+        deferred.when_abandoned = abandoned
+        self._enter(event)
         return deferred
 
     def answer(self, request_id: int, response: Response, records: Any) -> None:

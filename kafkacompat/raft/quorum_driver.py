@@ -18,7 +18,7 @@ from kafkacompat.dataclass import dataclass
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import NO_LEADER, NO_OFFSET, OffsetAndEpoch, Uuid
 from kafkacompat.meters import RecentTimes
-from kafkacompat.ports import Clock, Disk, LogRefused, Random, SyncFailed, Timers, Workers, passes
+from kafkacompat.ports import Clock, Disk, LogRefused, Random, SyncFailed, Timers, Workers, is_full, passes
 from kafkacompat.quota.rate import Counted
 from kafkacompat.raft import effects as effect
 from kafkacompat.raft import events
@@ -149,7 +149,7 @@ class QuorumDriver:
         self._note = note
         self._pump = EventPump(clock, timers, self._carry_out, fail)
         tasks = Tasks(timers)
-        self._calls = QuorumCalls(member, settings, listener_name, transport, tasks, self._pump.enter, note)
+        self._calls = QuorumCalls(member, settings, listener_name, transport, tasks, self._pump, note)
         work = SnapshotWork(self._files.snapshots, snapshot_workers or workers, clock, tasks, note)
         self._snapshots = QuorumSnapshots(self._files, work, self._pump, note)
         self._room = RoomWatch(self._files, clock, timers, note, lambda: self._pump.enter(events.RoomFound()))
@@ -338,7 +338,7 @@ class QuorumDriver:
     def _synced(self, error: BaseException | None) -> None:
         if self._pump.is_closed:
             return
-        if passes(error):
+        if passes(error) or is_full(error):
             # The sync could not begin, so nothing of it was reported and lost.
             self._timers.call_after(LACK_AGAIN_MS, lambda: self._pump.guarded(self._sync_again))
         elif error is not None:
@@ -351,7 +351,7 @@ class QuorumDriver:
             try:
                 self._files.sync(self._synced)
             except OSError as error:
-                if not passes(error):
+                if not (passes(error) or is_full(error)):
                     raise
                 self._synced(error)
 

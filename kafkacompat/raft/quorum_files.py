@@ -75,6 +75,7 @@ def load_quorum(
 ) -> LoadedQuorum:
     """Raises MetadataLogProblem if log and snapshots do not fit together. Nothing of the log counts as durable yet."""
     store.drop_parts()
+    store.drop_unwritten()
     contents = _readable_snapshots(log, store, note)
     bootstrap = contents.pop(BOOTSTRAP_SNAPSHOT, None)
     newest = max(contents, default=None)
@@ -371,13 +372,13 @@ UNCHANGED_WHEN_REFUSED = frozenset(
         effect.AppendVoters,
         effect.AppendFetched,
         effect.WriteSnapshotChunk,
+        effect.Sync,
     }
 )
 """Effects that have changed nothing when the disk refuses them, or only what a retry detects."""
 UNCHANGED_WHEN_LACKING = UNCHANGED_WHEN_REFUSED | {
     effect.ReplyWithRecords,
     effect.ReplyWithSnapshot,
-    effect.Sync,
     effect.Truncate,
 }
 """The same for a lack of descriptors or memory. A truncation that has begun fails with HalfDone."""
@@ -430,7 +431,7 @@ class RoomWatch:
             return
         try:
             self._files.try_room(self._wanted_bytes)
-        except OSError:
+        except (OSError, MemoryError):
             self._timers.call_after(LOOK_AGAIN_MS, self._look)
             return
         self._wanted_bytes = 0

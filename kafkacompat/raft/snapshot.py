@@ -201,6 +201,8 @@ def parse_in_steps(data: bytes) -> Work[SnapshotContent]:
 
 
 PART_SUFFIX = ".part"
+UNWRITTEN_SUFFIX = ".tmp"
+"""Of Disk.write_atomic."""
 
 
 class SnapshotStore:
@@ -226,6 +228,13 @@ class SnapshotStore:
         """Delete the part files of interrupted fetches."""
         for name in self._disk.list_directory(self.directory):
             if name.endswith(PART_SUFFIX) and parse_snapshot_name(name.removesuffix(PART_SUFFIX)) is not None:
+                self._disk.remove(posixpath.join(self.directory, name))
+
+    def drop_unwritten(self) -> None:
+        """Delete what a killed process left of snapshots that it wrote. For a start, when none is being written."""
+        for name in self._disk.list_directory(self.directory):
+            whole = name.removesuffix(UNWRITTEN_SUFFIX)
+            if whole != name and parse_snapshot_name(whole) is not None:
                 self._disk.remove(posixpath.join(self.directory, name))
 
     def size(self, snapshot_id: OffsetAndEpoch) -> int:

@@ -213,3 +213,13 @@ def test_kraft_version_is_for_the_quorum_to_write() -> None:
     assert update(raised, ("kraft.version", 0, UNSAFE))[2] == (
         "Invalid update version 0 for feature kraft.version. Can't downgrade the version of this feature."
     )
+
+
+def test_very_many_updates_are_refused_without_a_look_at_them() -> None:
+    from kafkacompat.controller.feature_control_manager import UPDATES_MAX
+
+    image = cluster(brokers=members(), features={"metadata.version": 29})
+    wanted = ("metadata.version", 30, UPGRADE)
+    assert update(image, *[wanted] * UPDATES_MAX)[1] == 0
+    result, code, _ = update(image, *[wanted] * (UPDATES_MAX + 1))
+    assert (code, result.records) == (42, ())

@@ -31,6 +31,7 @@ from kafkacompat.raft._tests.driver_support import QuorumTime
 from kafkacompat.tasks import TURN_COST, Tasks, Work
 from kafkacompat.wire.codec import encode
 from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from kafkacompat.wire.messages.create_partitions_request import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
@@ -164,6 +165,33 @@ def test_a_command_waits_for_the_one_before_it_and_sees_what_it_decided() -> Non
     settle(harness)
     assert made.result().topics[0].error_code == ErrorCode.NONE
     assert harness.image.topics["later"].partitions[0].isr == (1,)
+
+
+def test_a_heartbeat_whose_connection_closes_while_it_waits_does_not_hide_that_its_broker_is_gone() -> None:
+    harness = with_partitions(20)
+    long = CreatableTopic(name="long", num_partitions=PARTITIONS, replication_factor=1)
+    made = harness.controller.create_topics(CreateTopicsRequest(topics=[long]), context())
+    beat = harness.controller.broker_heartbeat(
+        BrokerHeartbeatRequest(
+            broker_id=2,
+            broker_epoch=harness.image.brokers[2].epoch,
+            current_metadata_offset=harness.image.offset,
+            cordoned_log_dirs=[],
+        ),
+        context(),
+    )
+    assert not made.done
+    assert not beat.done
+    harness.liveness.connection_closed(HEARD_ON)
+    harness.probes.pop()[2].resolve(Probed.REFUSED)
+    settle(harness)
+    assert beat.result().error_code == ErrorCode.NONE
+    assert 2 not in harness.liveness._heard_on.values()
+    # The heartbeat was a sign of life, so its broker is probed again.
+    harness.probes.pop()[2].resolve(Probed.REFUSED)
+    settle(harness)
+    assert harness.image.brokers[2].in_controlled_shutdown
+    assert {each.leader for each in harness.image.topics["t"].partitions.values()} == {1}
 
 
 def pauses(steps: Work[Any]) -> tuple[Any, int]:

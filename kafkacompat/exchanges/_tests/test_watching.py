@@ -210,3 +210,41 @@ def test_what_a_watcher_wants_is_read_from_its_query() -> None:
     ):
         with pytest.raises(BadSelection, match=text):
             selection_of(parameters)
+
+
+def test_what_is_no_batch_ends_no_watch() -> None:
+    """A client may send anything as records. The node refuses it, and a watcher is told of that."""
+    from kafkacompat.wire.messages.produce_response import PartitionProduceResponse, TopicProduceResponse
+
+    request = produce()
+    partition = request.topic_data[0].partition_data[0]
+    records = bytearray(partition.records or b"")
+    records[8:12] = bytes(4)  # the batch's length
+    partition.records = bytes(records)
+    refused = PartitionProduceResponse(index=0, error_code=2)
+    topic = TopicProduceResponse(name="orders", partition_responses=[refused])
+    assert entry(request, ProduceResponse(responses=[topic]), 9)["errors"] == ["CORRUPT_MESSAGE"]
+
+
+def test_of_many_refusals_only_some_are_explained() -> None:
+    """It takes time in the loop's thread, and a request may name thousands of topics."""
+    from kafkacompat.exchanges.recorded import REASONS_MAX
+    from kafkacompat.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+    from kafkacompat.wire.messages.metadata_response import MetadataResponse, MetadataResponseTopic
+
+    looked: list[int] = []
+
+    class Looked(Known):
+        def topics(self) -> Any:
+            looked.append(1)
+            return super().topics()
+
+    names = [f"order-{number}" for number in range(1_000)]
+    request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names])
+    response = MetadataResponse(topics=[MetadataResponseTopic(name=name, error_code=3) for name in names])
+    waiting = Waiting(Selection(), lambda: None)
+    waiting.add(watched(reply(response, 9), frame(request, 9))[0])
+    told = shown(waiting.take(), Selection(), Looked())
+    assert told is not None
+    assert told["errors"] == ["UNKNOWN_TOPIC_OR_PARTITION"]
+    assert len(told["reasons"]) == len(looked) == REASONS_MAX

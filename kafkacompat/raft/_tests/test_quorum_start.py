@@ -145,11 +145,12 @@ def test_a_snapshot_that_is_broken_is_left_aside_while_the_log_is_whole() -> Non
     node.kill()
     node.disk.write_atomic(f"{PARTITION}/{snapshot_file_name(3, 1)}", b"garbage")
     node.disk.write_atomic(f"{PARTITION}/{snapshot_file_name(9, 1)}.part", b"cut off")
+    node.disk.write_atomic(f"{PARTITION}/{snapshot_file_name(8, 1)}.tmp", b"cut off")
     node.start()
     node.cluster.settle()
     assert node.machine.values == [b"0", b"1", b"2"]
     assert len(node.notes) == 1
-    assert not [name for name in node.disk.list_directory(PARTITION) if name.endswith(".part")]
+    assert not [name for name in node.disk.list_directory(PARTITION) if name.endswith((".part", ".tmp"))]
 
 
 def test_a_log_without_the_snapshot_it_rests_on_does_not_start() -> None:

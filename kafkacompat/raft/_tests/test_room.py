@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 from kafkacompat._tests.doubles import HandTime
+from kafkacompat.ids import METADATA_TOPIC
+from kafkacompat.raft import metadata_log
 from kafkacompat.raft._tests.driver_support import PARTITION, Cluster, Node
 from kafkacompat.raft.contracts import NotLeader
 from kafkacompat.raft.quorum_files import LEAST_ROOM_BYTES, LOOK_AGAIN_MS, NOTE_AGAIN_MS, RoomWatch
+from kafkacompat.wire.messages import vote_request
 
 
 def started(**options: object) -> Cluster:
@@ -250,3 +253,57 @@ def test_there_is_room_again_once_as_much_can_be_written_as_was_refused() -> Non
     watch.is_closed = True
     time.advance(NOTE_AGAIN_MS)
     assert (len(found), len(files.tried)) == (1, 7)
+
+
+def test_a_full_disk_that_refuses_only_an_index_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Now and then a sync includes the indexes, and writes them. The log's last block may still have a little space."""
+    monkeypatch.setattr(metadata_log, "FULL_FLUSH_BYTES", 10_000)
+    cluster = started(voters=(1,))
+    node = cluster.leader()
+    cluster.run(10)
+    node.disk.failing = ".index"
+    outcomes = [node.propose(bytes(5_000)) for _ in range(4)]
+    cluster.run(5_000)
+    assert outcomes == [["committed"]] * 4
+    assert any("the quorum waits" in note for note in node.notes)
+
+
+def test_requests_whose_connections_are_closed_do_not_wait_for_room() -> None:
+    """Others ask a node that waits again and again, each time over a new connection."""
+    cluster = started()
+    leader = cluster.settle()
+    full = others(cluster, leader)[0]
+    full.disk.failing = PARTITION
+    leader.propose(b"a")
+    cluster.run(1_000)
+    assert full.up.is_held
+    partition = vote_request.PartitionData(
+        replica_epoch=9, replica_id=leader.id, last_offset=9, pre_vote=True
+    )
+    topic = vote_request.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])
+    events, requests = full.up._pump._events, full.up._calls._waiting
+    before = len(events), len(requests)
+    answer = full.up.handle(vote_request.VoteRequest(topics=[topic]), 2)
+    assert not answer.done
+    assert (len(events), len(requests)) == (before[0] + 1, before[1] + 1)
+    answer.abandon()
+    assert (len(events), len(requests)) == before
+    full.disk.failing = None
+    cluster.settle()
+
+
+def test_a_lack_of_memory_ends_no_look_for_room() -> None:
+    class Lacking(Files):
+        def try_room(self, size_bytes: int) -> None:
+            super().try_room(size_bytes)
+            if len(self.tried) == 1:
+                raise MemoryError
+
+    files: Any = Lacking()
+    files.room_bytes = LEAST_ROOM_BYTES
+    time = HandTime()
+    found: list[int] = []
+    watch = RoomWatch(files, time, time, lambda text: None, lambda: found.append(1))
+    watch.wait(1, OSError(errno.ENOSPC, "full"))
+    time.advance(2 * LOOK_AGAIN_MS)
+    assert (len(files.tried), found) == (2, [1])
