@@ -205,9 +205,12 @@ class DeadLetterQueue:
             queue.waiting.popleft()
             self._lose(delivery, str(undeliverable), isinstance(undeliverable, Refused))
         except Exception as error:
-            report(f"a dead letter of group {delivery.key.group_id!r}", error)
-            queue.waiting.popleft()
-            self._lose(delivery, f"a bug of kafkacompat: {error!r}", False)
+            if passes(error):  # there is no memory for the batch, here or in the log
+                queue.failed(f"the dead letters cannot be written: {error!r}", False)
+            else:
+                report(f"a dead letter of group {delivery.key.group_id!r}", error)
+                queue.waiting.popleft()
+                self._lose(delivery, f"a bug of kafkacompat: {error!r}", False)
         else:
             self._meter(delivery).written += next_offset - delivery.next_offset
             delivery.next_offset = next_offset

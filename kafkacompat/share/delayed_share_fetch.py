@@ -284,7 +284,12 @@ class DelayedShareFetch(DelayedOperation):
         if not held:
             return False
         self._note_acquired()
-        if not self._is_enough(held):
+        try:
+            is_enough = self._is_enough(held)
+        except Exception:
+            self._give_back(held)  # nobody else would
+            raise
+        if not is_enough:
             self._give_back(held)
             return False
         self.fetches.purgatory.remove(self)
@@ -348,7 +353,7 @@ class DelayedShareFetch(DelayedOperation):
             self.cost_us += COUNTED_US
             try:
                 total += min(log.readable_bytes(offset, end), limits[at])
-            except (OSError, BatchCorrupt, LogRefused):
+            except (OSError, BatchCorrupt, LogRefused, MemoryError):
                 return True  # the read gets the same error and reports it
         return total >= min_bytes
 

@@ -172,10 +172,15 @@ class SharePartitionManager:
                 named.add(traffic)
                 traffic.share_acknowledgements += 1
             now_ms = self.services.clock.monotonic_ms()
-            if work > WORK_AT_ONCE:
-                result = await in_turns(led.core.acknowledge_in_turns(request.member_id, batches, now_ms))
-            else:
-                result = led.core.acknowledge(request.member_id, batches, now_ms)
+            try:
+                if work > WORK_AT_ONCE:
+                    result = await in_turns(led.core.acknowledge_in_turns(request.member_id, batches, now_ms))
+                else:
+                    result = led.core.acknowledge(request.member_id, batches, now_ms)
+            except Exception:
+                # Nobody would write or undo the half of it. The next fetch loads the state anew.
+                self.cache.drop(led)
+                raise
             if isinstance(result, PendingWrite):
                 written = self.cache.write(led, result)
                 if not written.done:

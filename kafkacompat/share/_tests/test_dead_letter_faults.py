@@ -171,6 +171,23 @@ def test_a_read_that_fails_as_none_should_is_reported_and_tried_again(faults: An
     assert world.letters() == [(b"a", "0")]
 
 
+def test_a_letter_for_which_there_is_no_memory_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = DeadLetterNode(DeadLetterPolicy(QUEUE, copies_records=True))
+    world.fill(b"a")
+
+    def fails(*_: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(dead_letter_queue, "build", fails)
+        sent = world.send(0, 0)
+    assert not sent.done
+    world.time.advance(BACKOFF_MS)
+    world.run()
+    assert sent.result() is True
+    assert world.letters() == [(b"a", "0")]
+
+
 def test_a_topic_that_is_made_anew_and_enabled_takes_the_letter() -> None:
     world = DeadLetterNode(DeadLetterPolicy(QUEUE, copies_records=True))
     world.fill(b"a")

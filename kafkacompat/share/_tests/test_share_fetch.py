@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -38,6 +39,7 @@ from kafkacompat.share.delayed_share_fetch import (
 from kafkacompat.share.service import ShareError
 from kafkacompat.share.share_partition_cache import LedPartition, SharePartitionCache
 from kafkacompat.share.share_partition_manager import RELEASED_AT_ONCE
+from kafkacompat.share.transitions import StateBatches
 from kafkacompat.wire.errors import ErrorCode
 
 
@@ -527,6 +529,37 @@ def test_a_fetch_whose_read_fails_as_none_should_is_refused_and_reported(faults:
     read.fail(problem)
     assert faults.take() == [problem]
     assert codes(answer.result()) == {0: ErrorCode.UNKNOWN_SERVER_ERROR}
+
+
+@pytest.mark.parametrize("problem", [MemoryError(), KeyError("a bug")], ids=["passes", "a bug"])
+def test_a_look_that_breaks_off_keeps_no_lock(problem: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = filled(batches=2)
+    world.fetched("b", partitions=[1], max_wait_ms=0)
+
+    def fails(*_: object) -> int:
+        raise problem
+
+    with monkeypatch.context() as patched, suppress(MemoryError, KeyError):
+        patched.setattr(UnifiedLog, "readable_bytes", fails)
+        world.request_fetch("a", partitions=[0], min_bytes=1000)
+    world.disconnect("a")
+    ((first, last, _),) = taken(world.fetched("b", 1, partitions=[0]))[0]
+    assert (first, last) == (0, 1)
+
+
+def test_an_acknowledgement_that_breaks_off_leaves_no_record_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise they would neither be given to anybody nor be passed over."""
+    world = filled(batches=2)
+    world.fetched("a", partitions=[0])
+
+    def fails(*_: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(StateBatches, "add", fails)
+        with pytest.raises(MemoryError):
+            world.acknowledged("a", 1, {0: [(0, 1, ACCEPT)]})
+    assert taken(world.fetched("b", partitions=[0])) == {0: [(0, 1, 1)]}
 
 
 def test_a_fetch_that_nobody_waits_for_acquires_nothing() -> None:
