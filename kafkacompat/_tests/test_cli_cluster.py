@@ -7,6 +7,7 @@ import os
 import resource
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -304,6 +305,34 @@ def test_a_cluster_whose_output_nobody_reads_ends(tmp_path: Path, monkeypatch: p
     with pytest.raises(BrokenPipeError):
         cluster_command.run_cluster(files, parser.parse_args([]))
     assert stopped == [3]
+
+
+def test_a_layout_that_cannot_be_read_for_a_while_ends_no_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its nodes would go on without anybody who stops them."""
+    made = layout()
+    answers: list[Any] = [made, made, *[CommandFailed("too many open files")] * 2]
+    ended = threading.Event()
+    stopped: list[int] = []
+
+    def load() -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def look(found: Any, _: Any) -> Any:
+        if len(answers) == 1:
+            ended.set()
+        return SimpleNamespace(layout=found, down=[])
+
+    monkeypatch.setattr(cluster_command, "look", look)
+    monkeypatch.setattr(cluster_command, "changes_between", lambda before, report: [])
+    monkeypatch.setattr(cluster_command, "summary_of", lambda report: "")
+    monkeypatch.setattr(cluster_command, "LOOK_INTERVAL_S", 0.0)
+    monkeypatch.setattr(cluster_command, "stop_all", lambda found, _: stopped.append(len(found.nodes)))
+    files: Any = SimpleNamespace(load=load, root="data", client_option=lambda found: "")
+    assert cluster_command.watch(files, cast(Any, None), ended) == 0
+    assert (answers, stopped) == ([], [3])
 
 
 def test_a_controller_stays_when_its_vote_is_in_doubt(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -176,7 +176,7 @@ def run_cluster(files: ClusterFiles, arguments: argparse.Namespace) -> int:
             return watch(files, processes, ended)
         except BrokenPipeError:
             # Nobody reads any more. Ctrl-C also ends the `| tee` behind this command.
-            stop_all(files.load(), processes)
+            stop_all(_newest(files, layout), processes)
             raise
 
 
@@ -279,10 +279,12 @@ def wait_until_up(
 def watch(files: ClusterFiles, processes: NodeProcesses, ended: threading.Event) -> int:
     """Show the state until a signal comes or no node runs any more."""
     screen = Screen()
+    layout = files.load()
     before: Report | None = None
     events: list[str] = []
     while not ended.is_set():
-        report = look(files.load(), processes)
+        layout = _newest(files, layout)
+        report = look(layout, processes)
         changes = [
             f"{time.strftime('%H:%M:%S', time.gmtime())} {line}" for line in changes_between(before, report)
         ]
@@ -305,8 +307,16 @@ def watch(files: ClusterFiles, processes: NodeProcesses, ended: threading.Event)
             print("no node is running any more", flush=True)
             return 0 if all(map(is_stop, processes.statuses.values())) else 1
         ended.wait(LOOK_INTERVAL_S)
-    stop_all(files.load(), processes)
+    stop_all(_newest(files, layout), processes)
     return 0
+
+
+def _newest(files: ClusterFiles, layout: Layout) -> Layout:
+    """Return the layout of now. While it cannot be read the last one counts: its nodes run, and somebody must stop them."""
+    try:
+        return files.load()
+    except CommandFailed:
+        return layout
 
 
 def stop_all(layout: Layout, processes: NodeProcesses) -> None:
