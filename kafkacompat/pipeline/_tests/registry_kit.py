@@ -23,7 +23,8 @@ class RegistryKit:
         self.asked: list[str] = []
         self.authorization: str | None = None
         self.failures = 0
-        """How many requests are answered with status 503 before the others."""
+        """How many requests are answered with `failure` before the others."""
+        self.failure = 503
 
     def register(
         self, number: int, schema: object, kind: str = "AVRO", references: list[dict[str, Any]] | None = None
@@ -100,7 +101,7 @@ def a_registry() -> Iterator[RegistryKit]:
             kit.asked.append(self.path)
             if kit.failures:
                 kit.failures -= 1
-                answer: tuple[int, object] = 503, {"error_code": 50003}
+                answer: tuple[int, object] = kit.failure, {"error_code": 50003}
             elif kit.authorization not in (None, self.headers.get("Authorization")):
                 answer = 401, {"error_code": 401}
             else:

@@ -120,6 +120,16 @@ def test_a_registry_that_fails_for_a_while_is_asked_again(registry: RegistryKit)
     assert registry.asked == ["/schemas/ids/7"] * 4
 
 
+def test_what_a_proxy_does_not_find_is_no_unknown_schema(registry: RegistryKit) -> None:
+    """While the registry behind it starts. Records with an unknown schema are rejected for good."""
+    registry.register(3, ORDER)
+    registry.failure, registry.failures = 404, 4
+    assert client(registry, patience_s=60).schema(3).kind == "AVRO"
+    registry.failures = 4
+    with pytest.raises(PipelineFailed, match=r"schema id 3 of the schema registry .*404"):
+        client(registry, patience_s=0).schema(3)
+
+
 def test_a_registry_out_of_reach_is_said_with_the_place() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -46,6 +46,7 @@ ASK_AGAIN_S: Final = 1.0
 
 ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
 TYPES: Final = "the types of schemas"
+TYPES_TARGET: Final = "/schemas/types"
 AVRO: Final = "AVRO"
 REFUSED: Final = (401, 403)
 ABSENT: Final = 404
@@ -190,7 +191,7 @@ class SchemaRegistry:
     def check(self) -> None:
         """Raise PipelineFailed unless there is a registry that accepts the credentials."""
         try:
-            found = self._asked("/schemas/types", TYPES)
+            found = self._asked(TYPES_TARGET, TYPES)
         except _Absent:
             found = None
         if not isinstance(found, list):
@@ -251,7 +252,7 @@ class SchemaRegistry:
             try:
                 return json.loads(fetch(address, BOUNDS, context, self._settings.headers()))
             except FetchFailed as failure:
-                if failure.status == ABSENT:
+                if failure.status == ABSENT and (target == TYPES_TARGET or self._is_there(context)):
                     raise _Absent from None
                 where = f"{what} of the schema registry {self.place}"
                 if failure.status in REFUSED:
@@ -259,11 +260,20 @@ class SchemaRegistry:
                         f"{where}: status {failure.status}: it does not accept the credentials of --registry-config"
                         f"{self._unread}"
                     ) from None
-                if failure.is_final or self._now() + ASK_AGAIN_S > end_s:
+                is_final = failure.is_final and failure.status != ABSENT
+                if is_final or self._now() + ASK_AGAIN_S > end_s:
                     raise PipelineFailed(f"{where}: {failure}") from None
             except (ValueError, RecursionError):
                 raise self._strange(what) from None
             self._wait(ASK_AGAIN_S)
+
+    def _is_there(self, context: Any) -> bool:
+        """Whether a registry answers. A proxy says that something is not found, too, while the registry behind it starts."""
+        address = self._address._replace(target=self._address.target + TYPES_TARGET)
+        try:
+            return isinstance(json.loads(fetch(address, BOUNDS, context, self._settings.headers())), list)
+        except (FetchFailed, ValueError, RecursionError):
+            return False
 
     def _renew(self) -> None:
         """Take the credentials and the stores that the file has now. They stay as they are where it cannot be read: on
