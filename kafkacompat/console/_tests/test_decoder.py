@@ -15,9 +15,11 @@ from kafkacompat.console._tests.test_browse import ReadMessage
 from kafkacompat.console.browse import record_view
 from kafkacompat.console.core.columns import columns_of
 from kafkacompat.console.core.parameters import RecordsQuery
-from kafkacompat.console.decoder import Decoder, Told
+from kafkacompat.console.decoder import REST_S, Decoder, Told
+from kafkacompat.console.decoder_process import RestingRegistry
 from kafkacompat.pipeline._tests.registry_kit import RegistryKit, a_registry, framed
-from kafkacompat.pipeline.schemas.client import TOKEN, RegistrySettings
+from kafkacompat.pipeline.failure import PipelineFailed
+from kafkacompat.pipeline.schemas.client import TOKEN, RegistrySettings, SchemaText
 
 ORDER = {
     "type": "record",
@@ -153,6 +155,34 @@ def test_a_decoder_that_does_not_answer_is_ended_and_rests(
     assert made._process is None
     assert made.decoded(framed(3, b"")) == first
     made.close()
+
+
+class Away:
+    """A registry that keeps everybody waiting."""
+
+    place = "http://registry"
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+        self.asked: list[int] = []
+
+    def schema(self, number: int) -> SchemaText:
+        self.asked.append(number)
+        self.now_s += 5.0
+        raise PipelineFailed("no answer")
+
+
+def test_a_registry_that_does_not_answer_keeps_one_value_of_a_page_waiting() -> None:
+    away = Away()
+    resting = RestingRegistry(away, lambda: away.now_s)
+    for number in (3, 4, 5):
+        with pytest.raises(PipelineFailed, match="no answer"):
+            resting.schema(number)
+    assert away.asked == [3]
+    away.now_s += REST_S
+    with pytest.raises(PipelineFailed, match="no answer"):
+        resting.schema(6)
+    assert away.asked == [3, 6]
 
 
 class Canned:

@@ -98,6 +98,11 @@ class Schemas:
         self._kept: dict[int, _Kept | _Unread] = {}
         self._unknown: OrderedDict[int, tuple[float, str]] = OrderedDict()
 
+    @property
+    def is_full(self) -> bool:
+        """Whether it keeps no other schema."""
+        return len(self._kept) >= SCHEMAS_MAX
+
     def read(self, form: Format, value: bytes | None) -> Record:
         """Return a record. Malformed has the reason why it is none."""
         if value is None:
@@ -138,7 +143,7 @@ class Schemas:
             if len(self._unknown) > UNKNOWN_MAX:
                 self._unknown.popitem(last=False)
             return _Unread(reason)
-        if len(self._kept) >= SCHEMAS_MAX:
+        if self.is_full:
             raise PipelineFailed(
                 f"schema id {number} of the schema registry {self._registry.place} is beyond the {SCHEMAS_MAX} schemas that "
                 "are kept: writers must not register a schema for each record"
