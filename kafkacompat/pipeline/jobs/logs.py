@@ -188,13 +188,23 @@ def _extra(form: LogFormat, part: dict[str, Column]) -> Column:
     if isinstance(form, Enveloped):
         outer = list(dict.fromkeys(name for envelope in form.envelopes for name in envelope.kept))
         # The line's own field counts if an envelope has one of the same name, and then that of the outer envelope.
-        arrays.append(F.filter("outer", lambda one: ~one["name"].isin([*own, ""])))
+        arrays += [F.array(_outermost(name)) for name in outer if name not in own]
     if isinstance(body, FieldsFormat):
         arrays.append(named_rest(body, outer))
     if not arrays:
         return F.lit(None).cast("map<string,string>")
-    kept = F.filter(concatenated(arrays), lambda one: (one["text"] != "") & (one["text"] != "-"))
-    return F.when(F.size(kept) > 0, F.map_from_entries(kept))
+    kept = F.filter(concatenated(arrays), _is_told)
+    # Spark makes no map with a key twice: the query would end. A line of logfmt that has one is refused, and has no parts.
+    return F.when(F.col("parts").isNotNull() & (F.size(kept) > 0), F.map_from_entries(kept))
+
+
+def _outermost(name: str) -> Column:
+    """Return the first element of `outer` with this name that has a text, or null."""
+    return F.get(F.filter("outer", lambda one: (one["name"] == name) & _is_told(one)), F.lit(0))
+
+
+def _is_told(one: Column) -> Column:
+    return (one["text"] != "") & (one["text"] != "-")
 
 
 def validate(records: DataFrame, form: LogFormat | Formats = AUTO_FORMAT) -> DataFrame:
