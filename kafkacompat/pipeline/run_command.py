@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Final
 
@@ -352,13 +353,25 @@ def options_of(arguments: argparse.Namespace) -> RunOptions:
     )
 
 
-def _progress_file(path: str | None) -> contextlib.AbstractContextManager[IO[str] | None]:
-    if path is None:
-        return contextlib.nullcontext()
+def _opened(path: str) -> IO[str]:
     try:
         return open(path, "a", encoding="utf-8")
     except OSError as error:
         raise PipelineFailed(f"progress file {path} cannot be written: {error.strerror}") from None
+
+
+@contextlib.contextmanager
+def _progress_file(path: str | None) -> Iterator[IO[str] | None]:
+    if path is None:
+        yield None
+        return
+    file = _opened(path)
+    try:
+        yield file
+    finally:
+        with contextlib.suppress(OSError):
+            # What could not be written is still in its buffer. That was said.
+            file.close()
 
 
 def require_registry(jobs: list[Job], options: RunOptions) -> None:

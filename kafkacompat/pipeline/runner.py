@@ -250,6 +250,7 @@ class Run:
         self._options = options
         self._say = say
         self._progress = progress
+        self._is_progress_lost = False
         self._report = report
         self._commits = commits
         self._reported_s: dict[str, float] = {}
@@ -434,12 +435,24 @@ class Run:
         for said in _untold(query, totals):
             totals.add(said)
             self._say(line_of(name, said, totals))
-            if self._progress is not None:
-                self._progress.write(json.dumps(said, separators=(",", ":")) + "\n")
-                self._progress.flush()
+            self._write_progress(said)
             if self._commits is not None and (finished := finished_by(said)) is not None:
                 self._commits.commit(finished)
             self._reported_s.pop(name, None)
+
+    def _write_progress(self, said: dict[str, Any]) -> None:
+        """Add a batch to the file of --progress. What passes, such as a full disk, does not end the run."""
+        if self._progress is None:
+            return
+        try:
+            self._progress.write(json.dumps(said, separators=(",", ":")) + "\n")
+            self._progress.flush()
+            self._is_progress_lost = False
+        except OSError as error:
+            if not self._is_progress_lost:
+                why = f"progress file {self._options.progress} cannot be written: {error.strerror}"
+                self._say(f"{why}; the run goes on")
+            self._is_progress_lost = True
 
     def _tell_the_rest(self) -> None:
         """Report the batches that ended after the last poll or during the stop. Nothing is available if the JVM has

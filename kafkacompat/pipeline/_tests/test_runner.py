@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import json
 import os
@@ -195,6 +196,32 @@ def test_a_run_that_nobody_reads_any_more_stops_cleanly(
         monkeypatch.undo()
     assert stop.is_set
     assert query.stopped == 1
+
+
+class FullDisk(io.StringIO):
+    """A file whose disk is full for a while."""
+
+    left = 2
+
+    def flush(self) -> None:
+        self.left -= 1
+        if self.left >= 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_progress_file_that_cannot_be_written_does_not_end_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    query = Scripted("logs-events", 3)
+    monkeypatch.setattr(runner, "start", lambda *arguments: query)
+    said: list[str] = []
+    options = RunOptions(jobs=("logs",), checkpoint="c", output="o", until_caught_up=True, progress="f")
+    written = FullDisk()
+    runner.Run(None, QUERIES["logs"][:1], options, said.append, written).run(Polls())  # type: ignore[arg-type]
+    assert [line for line in said if line.startswith("progress file")] == [
+        "progress file f cannot be written: No space left on device; the run goes on"
+    ]
+    assert len(written.getvalue().splitlines()) == 3
 
 
 def test_a_batch_that_ends_during_the_stop_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
