@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BEGINNING: Final = "Use the same or, to start again, empty folders for --checkpoint and --output"
+MANIFEST: Final = ".manifest.json"
+"""How the names of manifests end. The job's name is before it."""
 
 
 def checkpoint_of(query: Query, options: RunOptions) -> str:
@@ -154,7 +156,9 @@ def require_same_run(
     """
     kept = require_same_job(session, now, options)
     if kept is None:
-        if any(_planned(session, query, options) != NONE for query in queries):
+        planned = [query.name for query in queries if _planned(session, query, options) != NONE]
+        _require_own(session, planned, now, options)
+        if planned:
             older = f"checkpoint {options.checkpoint} of job {now.job} has no manifest"
             say(f"{older}; this run assumes that its settings, cluster and topics are the same")
     else:
@@ -176,6 +180,20 @@ def require_same_run(
     write_text(session, _manifest(now, options), encode(now))
 
 
+def _require_own(session: SparkSession, planned: Iterable[str], now: Manifest, options: RunOptions) -> None:
+    """Raise PipelineFailed if one of these queries is of another job. Two jobs may have queries of one name, as a `-` in it stands
+    for other characters of the names of job and sink."""
+    found = names_in(session, _checkpoint(options))
+    others = sorted(name.removesuffix(MANIFEST) for name in found if name.endswith(MANIFEST))
+    for query in planned:
+        for other in others:
+            if query.startswith(f"{other.replace('_', '-')}-"):
+                raise PipelineFailed(
+                    f"checkpoint {options.checkpoint} has query {query} of job {other}, and job {now.job} has one of this name: "
+                    "give each of both a --checkpoint and a --group-prefix of its own"
+                )
+
+
 def _written(session: SparkSession, query: Query, options: RunOptions) -> int:
     place = table_of(query, options)
     if query.table is None or place is None:
@@ -189,7 +207,7 @@ def _planned(session: SparkSession, query: Query, options: RunOptions) -> int:
 
 
 def _manifest(now: Manifest, options: RunOptions) -> str:
-    return f"{_checkpoint(options)}/{now.job}.manifest.json"
+    return f"{_checkpoint(options)}/{now.job}{MANIFEST}"
 
 
 def _checkpoint(options: RunOptions) -> str:

@@ -15,7 +15,7 @@ pytest.importorskip("pyspark")
 from kafkacompat.pipeline import file_systems
 from kafkacompat.pipeline.checkpoint_validation import jobs_locked, require_same_job, require_same_run
 from kafkacompat.pipeline.failure import PipelineFailed
-from kafkacompat.pipeline.job import Job
+from kafkacompat.pipeline.job import Job, Topic
 from kafkacompat.pipeline.manifest import Manifest, manifest_of
 from kafkacompat.pipeline.options import DEFAULT_WATERMARK_S, RunOptions
 from kafkacompat.pipeline.queries import LOGS
@@ -102,6 +102,31 @@ def test_a_checkpoint_older_than_manifests_is_told_of_once(spark: SparkSession, 
         require_same_run(spark, manifest(options), LOGS.queries, options, said.append)
     assert len(said) == 1
     assert "has no manifest" in said[0]
+
+
+def test_a_query_of_another_job_is_not_gone_on_with(spark: SparkSession, options: RunOptions) -> None:
+    said: list[str] = []
+
+    def job(name: str, sink: str) -> Job:
+        topic = Topic(f"{name}.{sink}", lambda rows, options: rows, ("source",))
+        return replace(LOGS, name=name, sinks=(topic,))
+
+    def run(job: Job) -> None:
+        kept = manifest_of(job, options, "cluster", {LOGS_RAW: "first"})
+        require_same_run(spark, kept, job.queries, options, said.append)
+
+    first, second = job("shop", "orders_daily"), job("shop_orders", "daily")
+    assert first.queries[0].name == second.queries[0].name == "shop-orders-daily"
+    run(first)
+    plan = Path(options.checkpoint) / "shop-orders-daily" / "offsets" / "0"
+    plan.parent.mkdir(parents=True)
+    plan.write_text("v1\n")
+    with pytest.raises(
+        PipelineFailed, match="has query shop-orders-daily of job shop, and job shop_orders has one"
+    ):
+        run(second)
+    run(first)
+    assert said == []
 
 
 def test_a_manifest_that_is_none_is_named(spark: SparkSession, options: RunOptions) -> None:
