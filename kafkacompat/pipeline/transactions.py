@@ -23,6 +23,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.groups import address_of_options, batch_of, metadata_of
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 TIMEOUT_S: Final = 60.0
 TRANSACTION_TIMEOUT_MS: Final = 300_000
 POLL_S: Final = 0.1
+BATCH_BYTES: Final = 16_384
+"""As Kafka's own producer has by default. A batch that is larger than its topic takes is refused, however small its records are:
+librdkafka, whose default is a megabyte, does not divide it."""
 QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"
 COLUMNS: Final = ("key", "value", "headers")
 
@@ -132,6 +136,7 @@ def write(target: Target, writer: int, batch: int, records: Iterable[Record]) ->
             "transaction.timeout.ms": target.transaction_timeout_ms,
             # The partition of a key is that of Kafka's own producer, which Spark's sink uses.
             "partitioner": "murmur2_random",
+            "batch.size": BATCH_BYTES,
             "log_level": 0,
         }
     )
@@ -148,7 +153,12 @@ def write(target: Target, writer: int, batch: int, records: Iterable[Record]) ->
         # This order: the batch of a task that is fenced from now on is either seen, or will never be committed.
         producer.init_transactions(TIMEOUT_S)
         last = _last_batch(reader, target)
-        if last is not None and last >= batch:
+        if last is not None and last > batch:
+            raise PipelineFailed(
+                f"{transactional_id} has written batch {last} of this query, and gets batch {batch}: its checkpoint is an older "
+                "copy, or another run has gone on. Go on with the newest checkpoint or, to start again, with an empty one"
+            )
+        if last == batch:
             return False
         producer.begin_transaction()
         try:
