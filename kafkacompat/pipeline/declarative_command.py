@@ -7,6 +7,7 @@ It reads the checkpoints that the pipeline has in its storage, and knows nothing
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import json
 import os
@@ -14,11 +15,13 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkacompat.pipeline.failure import PipelineFailed, require_extra
 from kafkacompat.pipeline.manifest import (
+    NO_TOPIC_ID,
     Manifest,
     ManifestUnreadable,
     decode,
@@ -86,6 +89,10 @@ def run(arguments: argparse.Namespace) -> int:
     before = signal.signal(signal.SIGTERM, lambda number, frame: process.terminate())
     try:
         while (status := _status(process)) is None:
+            if not arguments.full_refresh_all:
+                # At once: a run that is killed would leave offsets of which nobody knows whose they are.
+                with contextlib.suppress(PipelineFailed):
+                    kept = _with_new_topics(storage, spec, address, kept)
             _commit(storage, commits)
         _commit(storage, commits)
     except BaseException:
@@ -95,9 +102,11 @@ def run(arguments: argparse.Namespace) -> int:
     finally:
         signal.signal(signal.SIGTERM, before)
         commits.close()
-    topics = {topic for found in finished_flows(storage) for topic, _ in found.offsets}
-    if topics:
-        _write(storage, _manifest_of(spec, address, sorted(topics)))
+    if not arguments.full_refresh_all:
+        _with_new_topics(storage, spec, address, kept)
+    elif status == 0:
+        # After a refresh that has failed, flows may go on from the checkpoints before it.
+        _with_new_topics(storage, spec, address, None)
     return status if status >= 0 else 128 - status
 
 
@@ -111,6 +120,22 @@ def _status(process: subprocess.Popen[bytes]) -> int | None:
 def _commit(storage: Path, commits: Any) -> None:
     for found in finished_flows(storage):
         commits.commit(found)
+
+
+def _with_new_topics(
+    storage: Path, spec: Path, address: ClusterAddress, kept: Manifest | None
+) -> Manifest | None:
+    """Return the manifest with the topics that flows have read since, and write it. An id that it has stays: the offsets are
+    those of that topic, whatever has its name now."""
+    known = {} if kept is None else kept.topic_ids
+    new = {topic for found in finished_flows(storage) for topic, _ in found.offsets}.difference(known)
+    if not new:
+        return kept
+    now = _manifest_of(spec, address, sorted(new))
+    ids = {**dict.fromkeys(new, NO_TOPIC_ID), **now.topic_ids, **known}
+    made = replace(now, topic_ids=ids)
+    _write(storage, made)
+    return made
 
 
 def _program() -> str:
@@ -190,7 +215,8 @@ def finished_flows(storage: Path) -> Iterator[Finished]:
 
 
 def _manifest_of(spec: Path, address: ClusterAddress, topics: list[str]) -> Manifest:
-    cluster_id, topic_ids = identity_of(address, topics)
+    # A flow that was taken out leaves its checkpoint, and its topics may be gone.
+    cluster_id, topic_ids = identity_of(address, topics, may_lack=True)
     return Manifest(spec.name, STATE_VERSION, {}, cluster_id, topic_ids)
 
 

@@ -205,14 +205,18 @@ def _metadata(admin: AdminClient, bootstrap: ClusterAddress, timeout_s: float) -
 
 
 def identity_of(
-    bootstrap: ClusterAddress, names: Iterable[str], timeout_s: float = DEFAULT_TIMEOUT_S
+    bootstrap: ClusterAddress,
+    names: Iterable[str],
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    *,
+    may_lack: bool = False,
 ) -> tuple[str, dict[str, str]]:
     """Return the cluster's id, and the id of each of these topics by name. Brokers without topic ids return none.
 
     Some brokers may not know a newly created topic yet, so requests are repeated until timeout_s. Raises
-    PipelineFailed after that.
+    PipelineFailed after that. may_lack: topics that do not exist are left out.
     """
-    from confluent_kafka import KafkaException, TopicCollection
+    from confluent_kafka import KafkaError, KafkaException, TopicCollection
     from confluent_kafka.admin import AdminClient
 
     admin = AdminClient({**bootstrap.librdkafka(), "log_level": 0, "client.id": "kafkacompat-pipeline"})
@@ -222,7 +226,13 @@ def identity_of(
         try:
             cluster_id = str(admin.list_topics(timeout=timeout_s).cluster_id)
             told = admin.describe_topics(TopicCollection(wanted), request_timeout=timeout_s)
-            ids = {name: str(future.result().topic_id) for name, future in told.items()}
+            ids: dict[str, str] = {}
+            for name, future in told.items():
+                try:
+                    ids[name] = str(future.result().topic_id)
+                except KafkaException as error:
+                    if not may_lack or error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                        raise
         except KafkaException as error:
             if time.monotonic() >= deadline_s:
                 raise PipelineFailed(

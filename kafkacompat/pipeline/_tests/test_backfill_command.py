@@ -92,6 +92,13 @@ def test_the_settings_are_those_of_the_run(kafka: Kafka) -> None:
         options_of_run(job, options, manifest_of(job, ran, cluster_id, other))
 
 
+def test_topics_that_are_gone_are_left_out_if_they_may_be(kafka: Kafka) -> None:
+    address = ClusterAddress(kafka.bootstrap_servers)
+    topic = kafka.topic("in", partitions=1)
+    found = identity_of(address, [topic, f"{topic}-gone"], may_lack=True)
+    assert found == identity_of(address, [topic])
+
+
 def test_the_first_records_of_partitions_that_have_lost_some_are_known(kafka: Kafka) -> None:
     address = ClusterAddress(kafka.bootstrap_servers)
     topic = kafka.topic("in", partitions=3)

@@ -144,7 +144,10 @@ def world(storage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dic
     monkeypatch.setattr(
         declarative_command,
         "identity_of",
-        lambda address, names: (told["cluster"], dict.fromkeys(names, told["topic"])),
+        lambda address, names, *, may_lack: (
+            told["cluster"],
+            {} if told["topic"] is None else dict.fromkeys(names, told["topic"]),
+        ),
     )
     monkeypatch.setattr(groups, "GroupCommits", Commits)
     monkeypatch.chdir(tmp_path)
@@ -191,6 +194,49 @@ def test_offsets_of_other_records_are_not_continued(
         -1
     ] == "run --spec spark-pipeline.yml --full-refresh-all"
     assert ran() == 0
+
+
+def test_a_topic_that_no_flow_reads_any_more_may_be_gone(world: dict[str, Any], storage: Path) -> None:
+    """A flow that was taken out leaves its checkpoint."""
+    assert ran() == 0
+    world["topic"] = None
+    assert ran() == 0
+    assert json.loads((storage / MANIFEST).read_text())["topic_ids"] == {"orders.raw": "first"}
+
+
+def test_a_refresh_that_fails_does_not_make_old_offsets_those_of_a_new_topic(
+    world: dict[str, Any], tmp_path: Path
+) -> None:
+    assert ran() == 0
+    world["topic"] = "second"
+    (tmp_path / "status").write_text("1")
+    assert ran("--full-refresh-all") == 1
+    with pytest.raises(PipelineFailed, match="deleted and created again"):
+        ran()
+
+
+def test_a_topic_that_is_made_anew_during_a_run_is_noticed_by_the_next(
+    world: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert ran() == 0
+    monkeypatch.setattr(Commits, "commit", lambda commits, finished: world.update(topic="second"))
+    assert ran() == 0
+    with pytest.raises(PipelineFailed, match="deleted and created again"):
+        ran()
+
+
+def test_a_first_run_that_is_killed_leaves_a_manifest(
+    world: dict[str, Any], storage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(commits: Commits, finished: Finished) -> None:
+        raise KeyboardInterrupt
+
+    (tmp_path / "bin" / "spark-pipelines").write_text("#!/bin/sh\nexec sleep 600\n")
+    monkeypatch.setattr(declarative_command, "LOOK_S", 0.01)
+    monkeypatch.setattr(Commits, "commit", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        ran()
+    assert json.loads((storage / MANIFEST).read_text())["topic_ids"] == {"orders.raw": "first"}
 
 
 def test_a_stop_of_the_command_stops_spark(
