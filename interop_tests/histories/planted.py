@@ -34,7 +34,7 @@ def offsets_are_shown_before_they_are_replicated(patch: pytest.MonkeyPatch) -> N
 
 
 def pending_offsets_are_not_waited_for(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(OffsetMetadataManager, "pending_of_group", lambda self, group_id: {})
+    patch.setattr(OffsetMetadataManager, "pending_of_topics", lambda self, group_id, topics: {})
 
 
 PLANTED: tuple[Plant, ...] = (
