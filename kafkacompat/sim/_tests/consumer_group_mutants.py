@@ -147,7 +147,7 @@ CONSUMER_GROUP_MUTANTS_SEEN_AT: dict[str, SeenAt] = {
     "partitions_of_a_static_member_are_given_away_when_it_leaves_for_a_while": (9, 8, 6),
     "a_twin_joins_before_its_instance_is_released": 4,
     "a_twin_that_was_replaced_is_not_fenced": (10, 64, 30),
-    "changed_topics_are_not_noticed": (2, 7, 0, 23),
+    "changed_topics_are_not_noticed": (18, 2, 7, 0, 23),
     "all_members_are_taken_to_subscribe_to_the_same_topics": (6, 1, 4),
 }
 """The seeds that found them when they were planted, unless it was the first seed."""

@@ -64,8 +64,8 @@ TIER_MUTANTS: tuple[Plant, ...] = (
     a_copy_that_failed_counts,
 )
 TIER_MUTANTS_SEEN_AT: dict[str, SeenAt] = {
-    "a_copy_that_failed_counts": (1, 0),
-    "copies_of_a_deleted_topic_stay": (18, 3, 5),
+    "a_copy_that_failed_counts": (3, 1, 0),
+    "copies_of_a_deleted_topic_stay": (12, 18, 3, 5),
     "records_of_the_store_are_passed_on_unchecked": (11, 1, 0),
 }
 """The seeds that found them when they were planted, unless it was the first seed."""
