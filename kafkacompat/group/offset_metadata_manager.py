@@ -164,7 +164,8 @@ class OffsetMetadataManager:
                 del topics[topic]
             del pending[group_id]
         self._pending.pop(producer_id, None)
-        for group_id, ids in list(self._open_transactions.items()):
+        for group_id in [group_id for group_id, ids in self._open_transactions.items() if producer_id in ids]:
+            ids = self._open_transactions[group_id]
             ids.discard(producer_id)
             if not ids:
                 del self._open_transactions[group_id]

@@ -9,7 +9,7 @@ import pytest
 
 from kafkacompat.group.environment import GroupSettings
 from kafkacompat.group.group_metadata_manager import GroupMetadataManager
-from kafkacompat.group.offset_metadata_manager import NO_PRODUCER_ID
+from kafkacompat.group.offset_metadata_manager import MOVED_AT_ONCE, NO_PRODUCER_ID
 from kafkacompat.group.records import OffsetAndMetadata, OffsetRecord
 from kafkacompat.tasks import at_once
 
@@ -102,6 +102,15 @@ def test_a_tombstone_takes_one_partitions_offset_and_a_group_without_any_is_gone
     assert (log.store.of_group("g"), log.store.pending_of_topics("g", ["t", "u"])) == ({}, {})
     log.ended(FIRST)
     assert log.store.group_ids() == []
+
+
+def test_a_small_transaction_ends_at_once_among_many_open_ones() -> None:
+    """Operations and readers would wait for a turn of the loop otherwise."""
+    log = Log()
+    for number in range(3 * MOVED_AT_ONCE):
+        log.commit(SECOND, group=f"g{number}")
+    log.commit(FIRST)
+    assert next(log.store.replay_end_transaction(FIRST, True), None) is None
 
 
 def test_a_group_is_in_no_transaction_once_all_that_touched_it_have_ended() -> None:
