@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 Refused: TypeAlias = "dict[tuple[str, bytes], OffsetCommitResponseTopic]"
 """By topic name and id."""
+HEADER_BYTES = FLEXIBLE_PREFIX.size - SIZE.size
+"""Of a response."""
 
 
 def offset_commit(
@@ -115,8 +117,8 @@ def answer_frame(
         request.answer = answer = node.groups.plain_commit(request)
         if answer.done and answer.result() is NONE:
             reply = request.shape.reply
-            size = FLEXIBLE_PREFIX.size - SIZE.size + len(reply)
-            return [FLEXIBLE_PREFIX.pack(size, correlation_id) + reply], len(request.offsets)
+            prefix = FLEXIBLE_PREFIX.pack(HEADER_BYTES + len(reply), correlation_id)
+            return [prefix + reply], len(request.offsets)
     except Exception as error:
         request.answer = error
     return request

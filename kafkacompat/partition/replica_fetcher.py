@@ -303,16 +303,10 @@ class ReplicaFetcher:
                     return
         except OSError as failure:
             self._hosted.storage_failed(core, failure)
-            self.fetches.resolved(followed, later_ms)
-            self._wake_up.call()
-            return
         except SnapshotCorrupt as damage:
             logger.warning(
                 "%s %s: the remote producer snapshot is damaged: %s", self._ident, followed.name, damage
             )
-            self.fetches.resolved(followed, later_ms)
-            self._wake_up.call()
-            return
         except Exception as problem:
             # Whatever it is: nobody else would have the partition followed again.
             if not (isinstance(problem, (LogRefused, BatchCorrupt)) or passes(problem)):
@@ -323,16 +317,17 @@ class ReplicaFetcher:
                 followed.name,
                 problem,
             )
-            self.fetches.resolved(followed, later_ms)
-            self._wake_up.call()
+        else:
+            logger.info(
+                "%s Partition %s begins at offset %d, after its remote segments",
+                self._ident,
+                followed.name,
+                state.offset,
+            )
+            self._resume_when_true(followed)
             return
-        logger.info(
-            "%s Partition %s begins at offset %d, after its remote segments",
-            self._ident,
-            followed.name,
-            state.offset,
-        )
-        self._resume_when_true(followed)
+        self.fetches.resolved(followed, later_ms)
+        self._wake_up.call()
 
     # Offsets out of the leader's range.
 
