@@ -16,12 +16,25 @@ from pyspark.sql import functions as F
 from kafkacompat.pipeline.tables import PARTITION_COLUMNS
 
 KEY_MARK: Final = "|"
+NULL_PART: Final = "\\N"
 EVENT_ID_CHARACTERS: Final = 32
 
 
 def joined(columns: Iterable[Column]) -> Column:
-    """Join columns into one text, as a record's key."""
-    return F.concat_ws(KEY_MARK, *(column.cast("string") for column in columns))
+    """Join columns into one text, as a record's key. One column is its text.
+
+    Of several, a | or \\ within a text has a \\ before it, and null is \\N, so that different values have different keys.
+    """
+    texts = [column.cast("string") for column in columns]
+    if len(texts) > 1:
+        texts = [F.coalesce(_marked(text), F.lit(NULL_PART)) for text in texts]
+    return F.concat_ws(KEY_MARK, *texts)
+
+
+def _marked(text: Column) -> Column:
+    for mark in ("\\", KEY_MARK):
+        text = F.replace(text, F.lit(mark), F.lit("\\" + mark))
+    return text
 
 
 def _json(columns: Iterable[Column]) -> Column:

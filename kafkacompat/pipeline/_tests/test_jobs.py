@@ -549,6 +549,31 @@ def test_a_table_has_its_partition_columns_and_its_event_ids_leave_them_out(reco
     assert ids == same
 
 
+def test_keys_of_several_columns_differ_where_the_columns_do(records: Records) -> None:
+    from pyspark.sql import functions as F
+
+    from kafkacompat.pipeline.results import joined
+
+    pairs = [
+        ("a", "b"),
+        ("a|b", "c"),
+        ("a", "b|c"),
+        ("a\\", "|b"),
+        ("a|", "b"),
+        (None, "a"),
+        ("a", None),
+        ("a", "\\N"),
+    ]
+    first, second = (F.element_at(F.split("value", " "), place) for place in (1, 2))
+    frame = records("metrics.raw", *(" ".join(part or "null" for part in pair).encode() for pair in pairs))
+    frame = frame.select(F.decode("value", "UTF-8").alias("value"))
+    parts = [F.nullif(part, F.lit("null")) for part in (first, second)]
+    keys = [found["key"] for found in rows(frame.select(joined(parts).alias("key")))]
+    assert keys == ["a|b", "a\\|b|c", "a|b\\|c", "a\\\\|\\|b", "a\\||b", "\\N|a", "a|\\N", "a|\\\\N"]
+    (alone, *_) = rows(frame.select(joined([F.lit("a|b")]).alias("key")))
+    assert alone["key"] == "a|b"
+
+
 def test_a_copy_counts_once(records: Records) -> None:
     from kafkacompat.pipeline import queries
     from kafkacompat.pipeline.options import RunOptions
