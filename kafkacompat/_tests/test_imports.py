@@ -119,7 +119,7 @@ ALLOWED: dict[str, set[str]] = {
         "records",
         "wire",
     },
-    "node": {"net", "wire", "controller", "api.request_context"},
+    "node": {"net", "wire", "controller", "api.long_requests", "api.request_context"},
     "api": {
         "wire",
         "records",

@@ -8,23 +8,27 @@ unchanged. Failures:
 - A version that the controller does not support: the client's connection is closed, as in Kafka. The client then asks
   for the versions again.
 - This node stops: the client's connection is closed.
+
+A long request is encoded with pauses, and a long answer is decoded with pauses.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import partial
 from ipaddress import ip_address
 from typing import Any
 
+from kafkacompat.api.long_requests import are_few
 from kafkacompat.api.request_context import NO_CONNECTION, ControllerTimedOut, RequestContext
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.channels import ConnectionLost, RequestTimedOut
 from kafkacompat.node.node_to_controller_channel_manager import NodeToControllerChannelManager
 from kafkacompat.ports.dispatcher import CloseConnection
-from kafkacompat.tasks import Tasks
+from kafkacompat.tasks import Tasks, in_turns
 from kafkacompat.wire.apis import response_class
-from kafkacompat.wire.codec import decode, encode
+from kafkacompat.wire.codec import decode, encode, steps_decoder, steps_encoder
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.headers import parse_response_header, request_header_bytes
 from kafkacompat.wire.messages.default_principal_data import DefaultPrincipalData
@@ -34,6 +38,7 @@ from kafkacompat.wire.principal import encode_principal
 
 FORWARDING_TIMEOUT_MS = 60_000
 """The time limit of a forwarded request, whatever timeout its client has set."""
+DECODED_AT_ONCE_BYTES = 16 * 1024
 
 
 class EnvelopeRefused(Exception):
@@ -73,7 +78,7 @@ class ForwardingManager:
         except ConnectionLost as error:
             # The whole channel is closed, because this node stops. A single lost connection would be retried.
             raise CloseConnection(str(error)) from error
-        return _opened(message, context) if isinstance(message, EnvelopeResponse) else message
+        return await _opened(message, context) if isinstance(message, EnvelopeResponse) else message
 
     # Handlers that both kinds of listener have call these by name. What brokers only send on needs no line here.
     create_topics = forward
@@ -93,11 +98,14 @@ class ForwardingManager:
     expire_delegation_token = forward
 
 
-def _envelope(context: RequestContext, request: Any) -> EnvelopeRequest:
+async def _envelope(context: RequestContext, request: Any) -> EnvelopeRequest:
     data = request_header_bytes(
         context.api_key, context.api_version, context.correlation_id, context.client_id
     )
-    data += encode(request, context.api_version)
+    if are_few([request]):
+        data += encode(request, context.api_version)
+    else:
+        await in_turns(steps_encoder(type(request), context.api_version, False)(request, data))
     kind, name, token_authenticated = context.principal
     return EnvelopeRequest(
         request_data=bytes(data),
@@ -108,7 +116,7 @@ def _envelope(context: RequestContext, request: Any) -> EnvelopeRequest:
     )
 
 
-def _opened(envelope: EnvelopeResponse, context: RequestContext) -> Any:
+async def _opened(envelope: EnvelopeResponse, context: RequestContext) -> Any:
     if envelope.error_code == ErrorCode.UNSUPPORTED_VERSION:
         raise CloseConnection(
             f"the controller does not know API {context.api_key} version {context.api_version}"
@@ -117,4 +125,8 @@ def _opened(envelope: EnvelopeResponse, context: RequestContext) -> Any:
         raise EnvelopeRefused(f"the controller answers an envelope with error {envelope.error_code}")
     data = envelope.response_data
     _, position = parse_response_header(data, context.api_key, context.api_version)
-    return decode(response_class(context.api_key), context.api_version, data, position)
+    answer = response_class(context.api_key)
+    if len(data) <= DECODED_AT_ONCE_BYTES:
+        return decode(answer, context.api_version, data, position)
+    message, _ = await in_turns(steps_decoder(answer, context.api_version)(data, position, sys.maxsize))
+    return message

@@ -10,7 +10,7 @@ tolerate that.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from kafkacompat.api.request_context import NotController
@@ -40,7 +40,7 @@ else is a bug."""
 Address = tuple[int, str, int]
 """Node id, host and port."""
 LocalCall = Callable[[Any], Deferred[Any]]
-Wrap = Callable[[Any], Any]
+Wrap = Callable[[Any], Coroutine[Any, None, Any]]
 
 
 class _Call:
@@ -94,8 +94,8 @@ class NodeToControllerChannelManager:
     ) -> Deferred[Any]:
         """Return the active controller's answer.
 
-        `local` replaces the channel's function for requests that this node handles. Another node gets `wrap(message)`,
-        which is called only when the request is sent there.
+        `local` replaces the channel's function for requests that this node handles. Another node gets what `wrap(message)`
+        makes, which is called only when the request is sent there.
 
         Fails with RequestTimedOut after `timeout_ms`, with UnsupportedByPeer if the controller does not support the
         request, and with ConnectionLost if the channel is closed.
@@ -161,7 +161,7 @@ class NodeToControllerChannelManager:
             await call.retry.wait(max(0, min(RETRY_BACKOFF_MS, left_ms)))
         raise RequestTimedOut("no active controller answered in time")
 
-    def _sent(self, call: _Call, left_ms: int) -> Deferred[Any]:
+    async def _sent(self, call: _Call, left_ms: int) -> Any:
         """The answer of the controller that is active now. Raises NotController if none is known."""
         address = self._active()
         if address is None:
@@ -170,7 +170,7 @@ class NodeToControllerChannelManager:
         if node_id == self._node_id:
             if call.local is None:
                 raise NotController
-            return call.local(call.message)
-        message = call.message if call.wrap is None else call.wrap(call.message)
+            return await call.local(call.message)
+        message = call.message if call.wrap is None else await call.wrap(call.message)
         channel = self._channels.get(host, port, self._purpose)
-        return channel.request(message, min(left_ms, self._attempt_timeout_ms))
+        return await channel.request(message, min(left_ms, self._attempt_timeout_ms))

@@ -19,12 +19,12 @@ from kafkacompat.node.node_to_controller_channel_manager import (
 )
 from kafkacompat.ports.dispatcher import CloseConnection, Principal
 from kafkacompat.tasks import Tasks
-from kafkacompat.wire.codec import encode
+from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.headers import parse_request_header, response_header_bytes
 from kafkacompat.wire.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from kafkacompat.wire.messages.broker_heartbeat_response import BrokerHeartbeatResponse
-from kafkacompat.wire.messages.delete_topics_request import DeleteTopicsRequest
+from kafkacompat.wire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from kafkacompat.wire.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
 from kafkacompat.wire.messages.envelope_request import EnvelopeRequest
 from kafkacompat.wire.messages.envelope_response import EnvelopeResponse
@@ -219,6 +219,26 @@ def test_a_clients_request_travels_with_who_asked_and_from_where() -> None:
     data = bytes(response_header_bytes(20, 6, 77)) + encode(inner, 6)
     sent.answer.resolve(EnvelopeResponse(response_data=data))
     assert [(each.name, each.error_code) for each in answer.result().responses] == [("t", 3)]
+
+
+def test_a_long_request_and_its_answer_are_encoded_and_decoded_in_steps() -> None:
+    w = AskingNode()
+    names = [f"{number}" for number in range(50_000)]
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name) for name in names])
+    answer = ForwardingManager(w.channel, w.tasks).delete_topics(request, context())
+    assert w.channels.sent == []
+    w.time.advance(0)
+    (sent,) = w.channels.sent
+    data = sent.message.request_data
+    found = decode(DeleteTopicsRequest, 6, data, parse_request_header(data).body_offset)
+    assert found == request
+    inner = DeleteTopicsResponse(responses=[DeletableTopicResult(name=name) for name in names])
+    sent.answer.resolve(
+        EnvelopeResponse(response_data=bytes(response_header_bytes(20, 6, 77)) + encode(inner, 6))
+    )
+    assert not answer.done
+    w.time.advance(0)
+    assert answer.result() == inner
 
 
 def test_a_controller_that_is_no_more_one_is_not_told_to_the_client() -> None:

@@ -84,10 +84,10 @@ def brokers_forward_in_their_own_name(patch: pytest.MonkeyPatch) -> None:
     """The controller takes the broker for the sender."""
     original = forwarding_manager._envelope
 
-    def envelope(context: Any, request: Any) -> Any:
+    async def envelope(context: Any, request: Any) -> Any:
         before, context.principal = context.principal, ANONYMOUS
         try:
-            return original(context, request)
+            return await original(context, request)
         finally:
             context.principal = before
 
