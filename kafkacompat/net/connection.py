@@ -148,7 +148,7 @@ class Connection:
         """The events the poller waits for: READ, WRITE or both."""
         self._stage = _OPEN
         self._rests = False
-        """Nothing is received, owed or unsent, and nothing holds the next request back."""
+        """Nothing is owed or unsent, nothing is received but the begin of a request, and nothing holds it back."""
         self._on_reply = self._reply_done
 
     @property
@@ -207,12 +207,17 @@ class Connection:
         replies.counts.received_bytes += taken
 
     def _answer_alone(self) -> bool:
-        """Receive while it rests. If that is one whole request, as mostly, it is answered with fewer looks than a turn takes.
-        False: more may be there."""
+        """Receive while it rests. If one whole request is there then, as mostly, it is answered with fewer looks than a turn
+        takes. False: more may be there."""
         buffer, info, replies, host = self._buffer, self.info, self._replies, self._host
         now_s = info.read_s = monotonic()
+        waiting = 0
         try:
-            frame = buffer.receive_frame(self._socket.recv_into)
+            if buffer.is_begun:
+                waiting = buffer.end
+                frame = buffer.receive_rest(self._socket.recv_into)
+            else:
+                frame = buffer.receive_frame(self._socket.recv_into)
         except BlockingIOError:
             return True
         except OSError as error:
@@ -223,11 +228,15 @@ class Connection:
             self._close_for_own_error()
             return True
         counts = replies.counts
-        counts.received_bytes += buffer.end
+        received = buffer.end - waiting
+        counts.received_bytes += received
+        if frame is None and buffer.is_begun:  # a large request often comes in two pieces
+            self.last_active_ms = host.clock.monotonic_ms()
+            return True
         self._rests = False
         if frame is None:
             is_all = buffer.has_space()
-            if not buffer.end:
+            if not received:
                 self._stage = _PEER_GONE
             self.turn(now_s + TURN_S)
             return is_all
@@ -321,7 +330,7 @@ class Connection:
         if self._stage is _CLOSED:
             return
         replies, buffer = self._replies, self._buffer
-        self._rests = False
+        self._rests = buffer.is_begun = False
         try:
             self.last_active_ms = self._host.clock.monotonic_ms()
             if replies.waiting:

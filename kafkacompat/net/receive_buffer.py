@@ -46,6 +46,7 @@ class ReceiveBuffer:
         "_replaced_at",
         "_view",
         "end",
+        "is_begun",
         "start",
     )
 
@@ -59,6 +60,8 @@ class ReceiveBuffer:
         self.end = 0
         """What is received and not yet returned as frames lies between the two. Whoever receives moves `end`. There is no method
         for it, nor for whether anything is there, because a call takes as long as a dozen comparisons."""
+        self.is_begun = False
+        """Whoever takes frames in other ways clears it."""
         self._busy = False
 
     def limit(self, max_frame_bytes: int, max_other_bytes: int | None = None) -> None:
@@ -114,7 +117,8 @@ class ReceiveBuffer:
 
     def receive_frame(self, receive_into: Callable[[memoryview], int]) -> memoryview | None:
         """Receive once while nothing waits and no returned frame is in use. The frame if that was one whole frame of a size that
-        any request may have. If not, what was received waits. What `receive_into` raises changes nothing."""
+        any request may have. If not, what was received waits, and `is_begun` tells whether it is the begin of such a frame.
+        What `receive_into` raises changes nothing."""
         if self._busy or self.end >= self._replaced_at:
             self.room(hold=False)
         view = self._view
@@ -124,7 +128,22 @@ class ReceiveBuffer:
             if size == received - 4 and size <= self._max_other_bytes:
                 self.start = received
                 return view[4:received]
+            self.is_begun = received - 4 < size <= self._max_other_bytes
         self.start = 0
+        return None
+
+    def receive_rest(self, receive_into: Callable[[memoryview], int]) -> memoryview | None:
+        """As `receive_frame`, while `is_begun`."""
+        room = self.room(hold=False)
+        assert room is not None
+        received = receive_into(room)
+        self.end = end = self.end + received
+        size: int = _SIZE.unpack_from(self._view)[0]
+        is_any = size <= self._max_other_bytes
+        self.is_begun = received > 0 and end - 4 < size and is_any
+        if size == end - 4 and is_any:
+            self.start = end
+            return self._view[4:end]
         return None
 
     def unviewed_room(self) -> memoryview:

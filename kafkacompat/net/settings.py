@@ -12,6 +12,8 @@ from kafkacompat.dataclass import dataclass
 UNLIMITED = 2**31 - 1
 SYSTEM_DEFAULT = -1
 """A socket buffer size that the operating system chooses."""
+RECEIVE_BUFFER_BYTES = 256 * 1024
+"""If socket.receive.buffer.bytes is not set. With Kafka's 100 KiB a request of twelve batches of 16 kB comes in two pieces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ class NetworkSettings:
     socket_send_buffer_bytes: int = 100 * 1024
     socket_send_buffer_grows: bool = True
     """Unless its size is set (send_buffer.py)."""
-    socket_receive_buffer_bytes: int = 100 * 1024
+    socket_receive_buffer_bytes: int = RECEIVE_BUFFER_BYTES
     socket_listen_backlog_size: int = 50
     queued_max_request_bytes: int = -1
     """Not positive: requests may take as much memory as they need."""
@@ -78,7 +80,9 @@ class NetworkSettings:
             listener_sasl_server_max_receive_size=_of_listeners(config, "sasl.server.max.receive.size"),
             socket_send_buffer_bytes=config.get_int("socket.send.buffer.bytes"),
             socket_send_buffer_grows="socket.send.buffer.bytes" not in config.originals,
-            socket_receive_buffer_bytes=config.get_int("socket.receive.buffer.bytes"),
+            socket_receive_buffer_bytes=config.get_int("socket.receive.buffer.bytes")
+            if "socket.receive.buffer.bytes" in config.originals
+            else RECEIVE_BUFFER_BYTES,
             socket_listen_backlog_size=config.get_int("socket.listen.backlog.size"),
             queued_max_request_bytes=config.get_int("queued.max.request.bytes"),
             connections_max_idle_ms=config.get_int("connections.max.idle.ms"),

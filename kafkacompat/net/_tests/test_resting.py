@@ -235,6 +235,32 @@ def test_a_connection_rests_again_after_a_reply_that_was_waited_for() -> None:
     assert world.dispatcher.requests[-2:] == [b"usual 2", b"usual 3"]
 
 
+def test_a_request_that_comes_in_pieces_is_answered_without_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(FRAME_BYTES_MAX)
+    request = framed(b"usual " + b"." * 150_000)
+    for _ in range(2):  # the buffer has grown then
+        world.take(("bytes", request))
+    assert world.connection._rests
+    monkeypatch.setattr(Connection, "turn", None)
+    for cut in (5, 100_000, 140_000, len(request)):
+        world.take(("bytes", request[:cut]))
+        assert world.connection._rests
+        world.take(("bytes", request[cut:]))
+        assert world.connection._rests
+    assert world.dispatcher.requests == [request[4:]] * 6
+
+
+def test_a_begun_request_that_is_too_large_by_a_new_bound_ends_the_connection() -> None:
+    world = World()
+    world.take(("bytes", framed(b"usual 1")))
+    request = framed(b"usual " + b"." * 2000)
+    world.take(("bytes", request[:1000]))
+    world.take(("limit_frames", FRAME_BYTES_MAX, 50))
+    world.take(("bytes", request[1000:]))
+    assert world.socket.is_closed
+    assert world.dispatcher.requests == [b"usual 1"]
+
+
 def test_a_connection_does_not_rest_while_another_reply_is_waited_for() -> None:
     world = World()
     world.take(("bytes", framed(b"later 1")))

@@ -379,6 +379,14 @@ def test_settings_come_from_the_nodes_configuration() -> None:
     )
 
 
+@pytest.mark.parametrize("size", [102_400, -1])
+def test_a_receive_buffer_that_is_set_has_its_size(size: int) -> None:
+    config = ServerConfig.from_properties(
+        {**defaults_without_file(), "socket.receive.buffer.bytes": str(size)}
+    )
+    assert NetworkSettings.from_config(config).socket_receive_buffer_bytes == size
+
+
 @pytest.mark.parametrize("size", [102_400, 5_000_000, -1])
 def test_a_send_buffer_that_is_set_does_not_grow(size: int) -> None:
     config = ServerConfig.from_properties({**defaults_without_file(), "socket.send.buffer.bytes": str(size)})
