@@ -3,9 +3,11 @@ their output and metrics is one."""
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
+import shutil
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
@@ -16,10 +18,10 @@ import pytest
 import trio
 
 from kafkacompat.__main__ import main
-from kafkacompat.cli import brokers_folder, machine, supervisor
+from kafkacompat.cli import brokers_folder, cluster_status, machine, resize, supervisor
 from kafkacompat.cli import brokers_plan as plan
 from kafkacompat.cli.brokers_folder import BrokersFolder, move_below
-from kafkacompat.cli.cluster_files import ClusterFiles
+from kafkacompat.cli.cluster_files import BROKER, ClusterFiles, Node
 from kafkacompat.cli.examination import examine_machine
 from kafkacompat.cli.log_format import JsonFormatter, TextFormatter, entry_of
 from kafkacompat.cli.machine import refused_listener
@@ -28,7 +30,10 @@ from kafkacompat.cli.settings import load_settings, runs_several
 from kafkacompat.cli.supervisor import LONGEST_PAUSE_S, levels_of_loggers, prepared, resized, restart_pause_s
 from kafkacompat.config import ConfigError, EndPoint, ServerConfig
 from kafkacompat.failure import CommandFailed
-from kafkacompat.raft.storage import META_PROPERTIES
+from kafkacompat.log.disk import RealDisk
+from kafkacompat.ports import ORDINARY_MODE
+from kafkacompat.raft.storage import META_PROPERTIES, METADATA_PARTITION
+from kafkacompat.security.sasl_client import ClientSecurity
 from kafkacompat.server.process_wide import StopSignals
 
 MIB = 1024 * 1024
@@ -212,6 +217,14 @@ def test_a_single_node_becomes_the_first_of_several(tmp_path: Path) -> None:
     assert runs_several(folder.config)
 
 
+def test_what_a_file_system_keeps_for_itself_stays_where_it_is(tmp_path: Path) -> None:
+    """It belongs to root, so the node's user could not move it."""
+    single_node(tmp_path)
+    (tmp_path / "one" / "lost+found").mkdir()
+    prepared(folder_in(tmp_path), 2, format_if_empty=False)
+    assert (tmp_path / "one" / "lost+found").is_dir()
+
+
 def test_taking_over_goes_on_after_a_crash_at_any_point(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -281,6 +294,49 @@ def test_a_new_folder_is_formatted_for_as_many_as_are_wanted(tmp_path: Path) -> 
     other = folder_in(tmp_path, node_id="7")
     with pytest.raises(CommandFailed, match=r"begin with node 5, but node\.id is 7"):
         other.load()
+
+
+@pytest.mark.parametrize("formatted", [["one", "two"], ["one"]])
+def test_a_new_folder_whose_first_start_was_interrupted_is_finished_by_the_next(
+    tmp_path: Path, formatted: list[str]
+) -> None:
+    first = prepared(folder_in(tmp_path), 2, format_if_empty=True)
+    folder_in(tmp_path).files.layout_path.unlink()
+    for name in {"one", "two"}.difference(formatted):
+        (tmp_path / name / "node-5" / "data" / META_PROPERTIES).unlink()
+    layout = prepared(folder_in(tmp_path), 2, format_if_empty=True)
+    assert layout == first
+    assert contents(tmp_path).keys() == {f"{name}/node-5/data/{META_PROPERTIES}" for name in ("one", "two")}
+
+
+class FullDisk(RealDisk):
+    """Nothing can be written to the directory `two`."""
+
+    def write_atomic(self, path: str, data: bytes, *, sync: bool = True, mode: int = ORDINARY_MODE) -> None:
+        if "/two/" in path:
+            raise OSError(errno.ENOSPC, "No space left on device", path)
+        super().write_atomic(path, data, sync=sync, mode=mode)
+
+
+def test_a_broker_whose_second_disk_was_full_is_formatted_when_it_has_room(tmp_path: Path) -> None:
+    folder = folder_in(tmp_path)
+    layout = prepared(folder, 2, format_if_empty=True)
+    folder._disk = FullDisk()
+    with pytest.raises(CommandFailed, match=r"cannot format .*two.*No space left on device"):
+        folder.make(6, layout)
+    folder._disk = RealDisk()
+    folder.make(6, layout)
+    assert {f"{name}/node-6/data/{META_PROPERTIES}" for name in ("one", "two")} <= contents(tmp_path).keys()
+
+
+def test_a_broker_that_has_run_gets_no_new_directory_in_place_of_a_missing_disk(tmp_path: Path) -> None:
+    folder = folder_in(tmp_path)
+    layout = prepared(folder, 2, format_if_empty=True)
+    folder.make(6, layout)
+    (tmp_path / "one" / "node-6" / "data" / METADATA_PARTITION).mkdir()
+    (tmp_path / "two" / "node-6" / "data" / META_PROPERTIES).unlink()
+    folder.make(6, layout)
+    assert f"two/node-6/data/{META_PROPERTIES}" not in contents(tmp_path)
 
 
 def test_a_new_disk_is_formatted_for_all_brokers(tmp_path: Path) -> None:
@@ -371,6 +427,57 @@ def test_what_is_asked_for_is_made_or_refused(tmp_path: Path) -> None:
     assert folder.load() == refused
 
 
+def test_a_broker_whose_removal_was_interrupted_can_be_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = folder_in(tmp_path)
+    layout = prepared(folder, 2, format_if_empty=True)
+    folder.make(6, layout)
+    (tmp_path / "one" / "node-6" / "data" / METADATA_PARTITION).mkdir()
+    rmtree, removed = shutil.rmtree, 0
+
+    def once(path: Path) -> None:
+        nonlocal removed
+        removed += 1
+        if removed > 1:
+            raise OSError(errno.EIO, "Input/output error", str(path))
+        rmtree(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "rmtree", once)
+        with pytest.raises(CommandFailed, match="cannot delete"):
+            resize.remove_files(folder.files, layout.nodes[1])
+    folder.make(6, layout)
+    assert {f"{name}/node-6/data/{META_PROPERTIES}" for name in ("one", "two")} <= contents(tmp_path).keys()
+
+
+def test_a_wish_that_a_new_start_has_not_heard_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = folder_in(tmp_path)
+    layout = prepared(folder, 2, format_if_empty=True)
+
+    def start_again(*_: object) -> None:
+        prepared(folder, 2, format_if_empty=False)
+
+    monkeypatch.setattr(resize, "wait_for", start_again)
+    with pytest.raises(CommandFailed, match="started again meanwhile, with 2 brokers"):
+        resize.ask_for(folder.files, layout, 3)
+
+
+def test_a_broker_is_asked_at_the_address_on_which_it_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, int]] = []
+
+    def refuse(host: str, port: int, *_: object) -> None:
+        asked.append((host, port))
+        raise CommandFailed("refused")
+
+    monkeypatch.setattr(cluster_status, "Connection", refuse)
+    nodes = [Node(5, BROKER, 9092, 0, "", host="::1"), Node(6, BROKER, 9093, 0, "")]
+    assert cluster_status.ask_any(nodes, ClientSecurity()) is None
+    assert asked == [("::1", 9092), ("127.0.0.1", 9093)]
+
+
 # One output.
 
 
@@ -426,6 +533,21 @@ def test_all_serve_when_one_that_does_not_is_taken_away(
 
     trio.run(take_away)
     assert "node 5 serving" in told[0]
+
+
+def test_without_a_thread_a_broker_starts_later_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = folder_in(tmp_path)
+    layout = prepared(folder, 2, format_if_empty=True)
+    several = supervisor.Supervisor(folder, layout, StopSignals(), lambda line: None)
+
+    async def no_thread(*_: object, **__: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(trio.to_thread, "run_sync", no_thread)
+    assert trio.run(several._run_once, supervisor.Broker(layout.nodes[1])) is None
+    assert caplog.messages == ["broker 6 cannot be started: can't start new thread"]
 
 
 def test_levels_of_single_loggers_are_passed_on() -> None:

@@ -27,6 +27,7 @@ from kafkacompat.cli.cluster_files import (
     BROKER,
     ClusterFiles,
     Layout,
+    Node,
     controllers_of,
     new_layout,
     new_node,
@@ -305,6 +306,30 @@ def test_a_cluster_whose_output_nobody_reads_ends(tmp_path: Path, monkeypatch: p
     with pytest.raises(BrokenPipeError):
         cluster_command.run_cluster(files, parser.parse_args([]))
     assert stopped == [3]
+
+
+def test_a_node_whose_adding_was_interrupted_does_not_begin_as_a_voter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The voters of the quorum do not know it."""
+    first = layout()
+    added = new_node(first, 4, "broker,controller", "d", None)
+    files = ClusterFiles(tmp_path)
+    files.save(first.with_node(added))
+    made: list[tuple[int, bool]] = []
+
+    def make(_: object, found: Layout, node: Node, *, is_first_set: bool) -> Layout:
+        made.append((node.node_id, is_first_set))
+        return found
+
+    for name in ("start_all", "wait_until_up"):
+        monkeypatch.setattr(cluster_command, name, lambda *_, **__: None)
+    monkeypatch.setattr(cluster_command, "watch", lambda *_: 0)
+    monkeypatch.setattr(cluster_command, "make_node", make)
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    assert cluster_command.run_cluster(files, parser.parse_args([])) == 0
+    assert made == [(1, True), (2, True), (3, True), (4, False)]
 
 
 def test_a_layout_that_cannot_be_read_for_a_while_ends_no_watch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,13 @@ from kafkacompat.config import ServerConfig, parse_voters
 from kafkacompat.failure import CommandFailed
 from kafkacompat.log.disk import RealDisk, sync_directory
 from kafkacompat.net.runtime import SystemClock, SystemRandom
-from kafkacompat.raft.storage import META_PROPERTIES, DirectoryLocks, StorageProblem, read_meta_properties
+from kafkacompat.raft.storage import (
+    META_PROPERTIES,
+    METADATA_PARTITION,
+    DirectoryLocks,
+    StorageProblem,
+    read_meta_properties,
+)
 from kafkacompat.server.data_directories import absolute_log_dirs, absolute_metadata_dir, format_node
 
 DATA = "data"
@@ -36,8 +42,9 @@ STAGED = "moving"
 """Holds what moves from a directory to node-N below it."""
 RUNNING = "running"
 """The lock of the process that runs the brokers."""
-OWN = frozenset((STAGED, LAYOUT_FILE, f"{LAYOUT_FILE}.new", f"{RUNNING}.lock", "changing.lock"))
-"""What is not a node's. A partition's directory has a dash in its name, so none is called so."""
+OWN = frozenset((STAGED, LAYOUT_FILE, f"{LAYOUT_FILE}.new", f"{RUNNING}.lock", "changing.lock", "lost+found"))
+"""What is not a node's. A partition's directory has a dash in its name, so none is called so. The last one is at the root of a
+file system, and its owner is root."""
 ANY_ADDRESS = ("", "0.0.0.0", "::")
 
 
@@ -118,8 +125,10 @@ class BrokersFolder:
 
     def format(self, number: int) -> Layout:
         """Format the first broker of a new cluster, and save the layout. The others are formatted when they start."""
-        cluster_id = new_id()
         config = self.config_of(self.config.node_id, number)
+        directories = (absolute_metadata_dir(config), *absolute_log_dirs(config))
+        # A start that ended before the layout was saved has given directories an id.
+        cluster_id = next(filter(None, map(self._cluster_id, directories)), None) or new_id()
         self._format(config, cluster_id, standalone=not parse_voters(config))
         return self.save(number, cluster_id)
 
@@ -128,9 +137,15 @@ class BrokersFolder:
         number = len(layout.nodes)
         path = self.write_settings(node_id, number)
         config = self.config_of(node_id, number)
-        if node_id != self.config.node_id and not self._cluster_id(absolute_metadata_dir(config)):
+        if node_id != self.config.node_id and not self._has_run(absolute_metadata_dir(config)):
             self._format(config, layout.cluster_id, standalone=False)
         return path
+
+    def _has_run(self, metadata_directory: str) -> bool:
+        """Whether a broker without the controller role has been started. Before that, a format that was interrupted may have left
+        out some of its directories. After that, one that is not formatted may be a disk that is not mounted."""
+        metadata_log = os.path.join(metadata_directory, METADATA_PARTITION)
+        return self._cluster_id(metadata_directory) is not None and self._disk.exists(metadata_log)
 
     def format_new(self, node_id: int, layout: Layout, tell: Callable[[str], None]) -> None:
         """Format those directories of a broker that are not formatted."""

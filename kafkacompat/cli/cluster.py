@@ -165,7 +165,8 @@ def run_cluster(files: ClusterFiles, arguments: argparse.Namespace) -> int:
         is_first_start = not all(node.is_formatted for node in layout.nodes)
         for node in layout.nodes:
             if not node.is_formatted:
-                layout = make_node(files, layout, node, is_first_set=True)
+                # A `kafkacompat node add` that was killed leaves a node that the quorum does not know.
+                layout = make_node(files, layout, node, is_first_set=node.node_id <= layout.initial_size)
         try:
             start_all(layout, processes, is_first_start=is_first_start)
             wait_until_up(layout, processes, ended, is_first_start=is_first_start)

@@ -9,7 +9,7 @@ import contextlib
 import time
 from collections.abc import Iterable
 
-from kafkacompat.cli.cluster_files import HOST, Layout, Node
+from kafkacompat.cli.cluster_files import Layout, Node
 from kafkacompat.cli.node_process import NodeProcesses, how_it_ended
 from kafkacompat.cli.view import Broker, Partition, Quorum, brokers_of, partitions_of, quorum_of
 from kafkacompat.client.blocking import Connection
@@ -103,7 +103,7 @@ def ask_any(nodes: Iterable[Node], security: ClientSecurity) -> Answers | None:
     found = None
     for node in nodes:
         try:
-            connection = Connection(HOST, node.port, ANSWER_TIMEOUT_S, security)
+            connection = Connection(node.host, node.port, ANSWER_TIMEOUT_S, security)
         except CommandFailed:
             continue
         try:

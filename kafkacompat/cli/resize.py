@@ -149,6 +149,10 @@ def ask_for(files: ClusterFiles, layout: Layout, number: int) -> Layout:
     made = files.load()
     if made.refusal:
         raise CommandFailed(made.refusal)
+    if len(made.nodes) != number:
+        raise CommandFailed(
+            f"`kafkacompat start` was started again meanwhile, with {len(made.nodes)} brokers; repeat the command"
+        )
     return made
 
 
@@ -157,13 +161,14 @@ def remove_files(files: ClusterFiles, node: Node) -> None:
     folder = files.folder(node.node_id)
     try:
         settings = load_properties(files.settings_path(node.node_id))
-        directories = [*settings["log.dirs"].split(","), *filter(None, [settings.get("metadata.log.dir")])]
+        directories = [*filter(None, [settings.get("metadata.log.dir")]), *settings["log.dirs"].split(",")]
         for directory in map(Path, directories):
             left = [each.name for each in directory.iterdir() if each.is_dir()]
             if kept := [each for each in left if each != METADATA_DIRECTORY and not each.endswith(DELETED)]:
                 print(f"{directory} stays: it has {', '.join(sorted(kept))}", flush=True)
                 return
-        for directory in {Path(each).parent for each in directories} | {folder}:
+        # That of the metadata log is the first: without it, the broker counts as new, and what is left as formatted in part.
+        for directory in dict.fromkeys((*(Path(each).parent for each in directories), folder)):
             shutil.rmtree(directory)
     except FileNotFoundError:
         return

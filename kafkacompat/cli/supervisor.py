@@ -374,7 +374,8 @@ class Supervisor:
                 env=_environment(),
                 start_new_session=True,
             )
-        except (CommandFailed, ConfigError, OSError) as problem:
+        except (CommandFailed, ConfigError, OSError, RuntimeError) as problem:
+            # The last one: no thread can start now.
             broker.last_words = str(problem)
             logger.error("broker %d cannot be started: %s", broker.node_id, problem)
             return None

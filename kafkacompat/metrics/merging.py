@@ -33,7 +33,8 @@ def merged(texts: Mapping[int, str]) -> Iterator[bytes]:
     series: dict[str, list[str]] = {}
     for node_id, text in sorted(texts.items()):
         name = ""
-        for count, line in enumerate(text.splitlines()):
+        # A label's value has any other character that ends a line for Python: clients name groups.
+        for count, line in enumerate(text.split("\n")):
             if count % LINES_A_PIECE == LINES_A_PIECE - 1:
                 yield b""
             if line.startswith((HELP, TYPE)):

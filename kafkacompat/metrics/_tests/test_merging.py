@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from kafkacompat.metrics._tests.exposition import counter, gauges
@@ -32,6 +33,15 @@ def test_each_name_is_there_once_with_the_series_of_all_nodes() -> None:
     assert len(sizes) == 301
     assert sizes[-1].labels == {"node_id": "3", "topic": "a b{0}"}
     assert found["size"].documentation == "Sizes."
+
+
+@pytest.mark.parametrize("character", ["\u2028", "\x85", "\x0b", "\r"])
+def test_a_line_ends_only_where_a_scraper_ends_it(character: str) -> None:
+    """Clients name groups, and the text has any character but a line feed as it is."""
+    named = f"a{character}b"
+    text = b"".join(rendered([gauges("size", "Sizes.", [({"group": named}, 1.0)])])).decode()
+    (family,) = text_string_to_metric_families(b"".join(merged({1: text})).decode())
+    assert [each.labels for each in family.samples] == [{"node_id": "1", "group": named}]
 
 
 def test_no_piece_is_long() -> None:
