@@ -75,6 +75,11 @@ class ConsumerGroupSettings:
     def allows_downgrade(self) -> bool:
         return self.migration_policy in ("bidirectional", "downgrade")
 
+    @property
+    def allows_classic_members(self) -> bool:
+        """Whether a member of the classic protocol may join a consumer group that has members."""
+        return self.allows_upgrade or self.allows_downgrade
+
 
 @dataclass(frozen=True, slots=True)
 class ShareGroupSettings:

@@ -216,6 +216,8 @@ class ModernGroup(Generic[M, T]):
         self._hold(old, new)
         self._state_may_change()
         self._count(old, new)
+        if old is not None and old.instance_id != new.instance_id:
+            self._release_instance(old)
         if new.instance_id is not None:
             self.static_members[new.instance_id] = new.member_id
 
@@ -226,7 +228,10 @@ class ModernGroup(Generic[M, T]):
         self._held.pop(member_id, None)
         self._state_may_change()
         self._count(old, None)
-        if old.instance_id is not None and self.static_members.get(old.instance_id) == member_id:
+        self._release_instance(old)
+
+    def _release_instance(self, old: M) -> None:
+        if old.instance_id is not None and self.static_members.get(old.instance_id) == old.member_id:
             del self.static_members[old.instance_id]
 
     def _count(self, old: M | None, new: M | None) -> None:
@@ -278,6 +283,11 @@ class ModernGroup(Generic[M, T]):
         """The group is removed."""
         for name in self.topic_names:
             self._unsubscribe(name)
+
+    def remember(self) -> None:
+        """The group is there again."""
+        for name in self.topic_names:
+            self._subscribe(name)
 
     # --- offsets
 

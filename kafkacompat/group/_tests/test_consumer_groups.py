@@ -527,6 +527,19 @@ def test_a_static_member_that_does_not_come_back_is_fenced(world: LeadingCoordin
     assert described(world)[0].group_state == "Empty"
 
 
+def test_a_member_that_takes_another_instance_gives_up_its_former_one(world: LeadingCoordinator) -> None:
+    one = Member(world, "one", "t", instance="i")
+    one.join()
+    one.instance = "j"
+    assert one.join().error_code == E.NONE
+    group = group_machine(world.coordinator._shards.shard_for("g")).groups["g"]
+    assert isinstance(group, ConsumerGroup)
+    assert group.static_members == {"j": "one"}
+    two = Member(world, "two", "t", instance="i")
+    assert two.join().error_code == E.NONE
+    assert group.static_members == {"i": "two", "j": "one"}
+
+
 # --- offsets
 
 
@@ -918,6 +931,19 @@ def test_the_migration_policy_allows_conversions(policy: str, upgrades: bool, do
         return
     new.leave()
     assert (described(world)[0].error_code == E.GROUP_ID_NOT_FOUND) is downgrades
+
+
+@pytest.mark.parametrize("policy", ["disabled", "downgrade"])
+def test_a_classic_member_joins_a_consumer_group_only_where_groups_may_change(policy: str) -> None:
+    world = world_with(migration_policy=policy)
+    one = Member(world, "one", "t")
+    one.join()
+    joined = join(world, protocols=(("range", subscription("t")),))
+    refused = policy == "disabled"
+    assert joined.error_code == (E.INCONSISTENT_GROUP_PROTOCOL if refused else E.MEMBER_ID_REQUIRED)
+    assert (joined.member_id == "") is refused
+    one.leave()
+    assert classic(world)[1] == 1
 
 
 def test_an_empty_group_changes_its_kind_freely(world: LeadingCoordinator) -> None:

@@ -324,6 +324,14 @@ def test_a_static_member_keeps_its_tasks_while_it_is_away(world: StreamsWorld) -
     assert [each.member_id for each in described(world)[0].members] == ["b"]
 
 
+def test_a_member_that_takes_another_instance_gives_up_its_former_one(world: StreamsWorld) -> None:
+    a = Streamer(world, "a", topology("t"), instance="i")
+    a.join()
+    a.instance = "j"
+    assert a.join().error_code == E.NONE
+    assert Streamer(world, "b", topology("t"), instance="i").join().error_code == E.NONE
+
+
 def test_everybody_is_told_to_shut_down(world: StreamsWorld) -> None:
     a, b = (Streamer(world, each, topology("t")) for each in "ab")
     a.join()
@@ -527,6 +535,20 @@ def test_an_empty_group_becomes_a_classic_one_and_a_streams_group_again(world: S
     assert len(a.active) == 3
     world.restart()
     assert state(world) == "Stable"
+
+
+def test_the_topics_of_a_group_that_becomes_a_classic_one_are_forgotten(world: StreamsWorld) -> None:
+    a = Streamer(world, "a", topology("t"))
+    a.join()
+    a.leave()
+    env = machine_of(world.coordinator._shards.shard_for(GROUP)).env
+    world.partitions.refusal = E.NOT_ENOUGH_REPLICAS
+    assert join(world, group=GROUP).error_code == E.COORDINATOR_NOT_AVAILABLE
+    world.partitions.refusal = None
+    assert state(world) == "Empty"
+    assert env.subscribers == {"t": {GROUP}}
+    assert join(world, group=GROUP).error_code == E.MEMBER_ID_REQUIRED
+    assert env.subscribers == {}
 
 
 def test_members_commit_the_offsets_of_their_tasks(world: StreamsWorld) -> None:

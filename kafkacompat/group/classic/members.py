@@ -47,6 +47,7 @@ from kafkacompat.group.environment import (
     nothing,
     replied,
 )
+from kafkacompat.group.modern_group import ModernGroup
 from kafkacompat.group.records import GroupRecord
 from kafkacompat.group.sizes import (
     size_of_classic_member,
@@ -145,6 +146,8 @@ def _join_new_group(
     replaced = env.groups.get(group.group_id)
     env.groups[group.group_id] = group
     tombstones = () if replaced is None else replaced.tombstones()
+    if isinstance(replaced, ModernGroup):
+        replaced.unsubscribe_from_all()
     joined = _join_new_member(env, group, request, caller, now_ms)  # at most the initial delay starts
 
     def refused() -> None:
@@ -152,6 +155,8 @@ def _join_new_group(
             del env.groups[group.group_id]
         else:
             env.groups[group.group_id] = replaced
+        if isinstance(replaced, ModernGroup):
+            replaced.remember()
         group.transition_to(_S.DEAD, now_ms)
 
     def committed(error: ErrorCode, at_ms: int) -> GroupResult | None:

@@ -70,6 +70,12 @@ def join_consumer_group(
     env: Environment, group: ConsumerGroup, request: JoinGroupRequest, caller: JoinCaller, now_ms: int
 ) -> GroupResult:
     """Answers the caller when the records are committed. Raises OperationRefused."""
+    if not env.settings.consumer.allows_classic_members:
+        raise OperationRefused(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+            f"Cannot join the consumer group {group.group_id} with the classic protocol because the group migration is "
+            "disabled.",
+        )
     if sum(len(protocol.metadata) for protocol in request.protocols) > METADATA_BYTES_MAX:
         raise OperationRefused(ErrorCode.UNKNOWN_SERVER_ERROR)
     if request.protocols and are_too_many(request.protocols[0].metadata):

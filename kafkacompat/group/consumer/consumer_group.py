@@ -222,11 +222,6 @@ class ConsumerGroup(ModernGroup[ConsumerGroupMember, Assignment]):
         self._subscribers = subscribers
         self.remember()
 
-    def remember(self) -> None:
-        """The group is there again."""
-        for name in self.topic_names:
-            self._subscribe(name)
-
     def set_resolved(self, regex: str, resolved: ResolvedRegularExpression | None) -> None:
         old = self.resolved.pop(regex, None)
         if resolved is not None:
