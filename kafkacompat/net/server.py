@@ -270,8 +270,15 @@ class Server:
             self._next_connection_id, endpoint.listener_name, host, port, listener_is_sasl=endpoint.is_sasl
         )
         self._next_connection_id += 1
-        info.meter = self.acceptors.meters[endpoint.listener_name]
-        connection = self._connection(sock, info)
+        meter = info.meter = self.acceptors.meters[endpoint.listener_name]
+        try:
+            connection = self._connection(sock, info)
+        except (OSError, MemoryError) as error:  # no memory for its buffer or for TLS
+            _log.error("closing a connection of %s: %r", host, error)
+            sock.close()
+            meter.gone(None, self.clock.monotonic_ms())
+            self.acceptors.released(info.listener_name, host)
+            return
         self._connections[info.connection_id] = connection
         info.on_throttled = partial(self._throttle, connection)
         if endpoint.is_sasl:

@@ -50,8 +50,8 @@ class PointsRefused(Exception):
 
 
 class PointsTooLarge(PointsRefused):
-    """They are more than is read. A client that is told so tries again with its next push; after any other refusal
-    Kafka's clients push nothing any more."""
+    """They are more than is read, or cannot be read now. A client that is told so tries again with its next push; after any
+    other refusal Kafka's clients push nothing any more."""
 
 
 class Receiver(Protocol):

@@ -14,6 +14,7 @@ import ssl
 import struct
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -24,6 +25,7 @@ from kafkacompat.net._tests import helpers
 from kafkacompat.net._tests.helpers import (
     CLIENT_CONTEXT,
     ROOT,
+    SERVER_CONTEXT,
     TLS,
     ScriptedDispatcher,
     Terms,
@@ -207,6 +209,28 @@ async def test_a_handshake_has_a_bound_of_bytes(
         await stream.send_all(hello)
         await until(lambda: server.connection_count == 0 and "TLS handshake failed" in caplog.text)
     assert f"it takes more than {len(hello) - 1} bytes" in caplog.text
+
+
+async def test_a_connection_for_which_there_is_no_memory_is_closed_and_the_next_one_is_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    problems = [MemoryError(), ssl.SSLError(1, "failed to allocate BIO")]
+
+    class Context:
+        def wrap_bio(self, *arguments: Any) -> ssl.SSLObject:
+            if problems:
+                raise problems.pop()
+            return SERVER_CONTEXT.wrap_bio(*arguments)
+
+    context: Any = Context()
+    monkeypatch.setitem(TLS, "PLAINTEXT", Terms(context))
+    async with serving(ScriptedDispatcher()) as server:
+        while problems:
+            await expect_closed(await dial_in_the_clear(server))
+        stream = await dial(server)
+        await stream.send_all(framed(b"one"))
+        assert await receive_frame(stream) == b"one"
+        assert (server.connection_count, server.acceptors.counts.total) == (1, 1)
 
 
 async def test_between_two_steps_of_handshakes_everybody_else_has_a_turn() -> None:

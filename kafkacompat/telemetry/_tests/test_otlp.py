@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import math
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from opentelemetry.proto.metrics.v1 import metrics_pb2
 from kafkacompat._tests.doubles import HandTime, value_of
 from kafkacompat.metrics.clients import client_families
 from kafkacompat.metrics.endpoint import rendered
+from kafkacompat.records import compression
 from kafkacompat.records._tests.bombs import tables
 from kafkacompat.records.compression import compress
 from kafkacompat.tasks import Tasks, at_once
@@ -21,6 +23,7 @@ from kafkacompat.telemetry.client_metrics_manager import (
     ACCEPTED_CODECS,
     GZIP,
     NO_CODEC,
+    SNAPPY,
     ClientMetricsManager,
     PointsRefused,
     PointsTooLarge,
@@ -61,6 +64,22 @@ def shown(receiver: OtlpReceiver) -> list[str]:
 @pytest.fixture
 def receiver() -> OtlpReceiver:
     return OtlpReceiver(ClientSeries())
+
+
+def test_a_push_whose_codec_cannot_be_loaded_now_may_be_tried_again(
+    receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = compress(SNAPPY, message())
+
+    def no_descriptor(name: str) -> Any:
+        raise OSError(errno.EMFILE, "no descriptor is left")
+
+    with monkeypatch.context() as lack:
+        lack.setattr(compression, "library", no_descriptor)
+        with pytest.raises(PointsTooLarge):
+            value_of(receiver.take(A, WHO, SNAPPY, packed))
+    value_of(receiver.take(A, WHO, SNAPPY, packed))
+    assert len(shown(receiver)) == 1
 
 
 def test_a_gauge_is_the_last_value_with_the_clients_labels(receiver: OtlpReceiver) -> None:
