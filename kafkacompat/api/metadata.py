@@ -44,8 +44,13 @@ DESCRIBED_A_STEP = 500
 """Topics and partitions per step when they are described. One takes about ten microseconds, less if it is cached."""
 
 
-def handle(node: Node, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
-    return at_once(in_steps(node, context, request))
+def handle(
+    node: Node, context: RequestContext, request: MetadataRequest
+) -> MetadataResponse | Work[MetadataResponse]:
+    steps = in_steps(node, context, request)
+    if context.api_version < FIRST_VERSION_WITH_NULL_FOR_ALL and not request.topics:
+        return steps  # all topics, which the size of the request does not tell
+    return at_once(steps)
 
 
 def in_steps(node: Node, context: RequestContext, request: MetadataRequest) -> Work[MetadataResponse]:

@@ -90,6 +90,9 @@ def look_up(core: Partition, question: Question) -> OffsetLookup | None:
             offset = log.highest_offset_in_remote_storage
             if timestamp_ms == EARLIEST_PENDING_UPLOAD:
                 offset = _earliest_pending_upload(log)
+        # A follower without records begins there, also at the end of the log.
+        if question.replica_id < 0 and offset >= _end(core, question):
+            return _no_offset(core, question)
         return OffsetLookup(ErrorCode.NONE, -1, offset, log.epoch_for_offset(offset))
     if timestamp_ms >= 0 or timestamp_ms == MAX_TIMESTAMP:
         return None
@@ -108,6 +111,10 @@ def answer_found(core: Partition, question: Question, found: TimestampOffset | N
     """The answer for a valid search result. Consumers get no offset at or above the end of what they may fetch."""
     if found is not None and found.offset < _end(core, question):
         return OffsetLookup(ErrorCode.NONE, found.timestamp_ms, found.offset, found.leader_epoch)
+    return _no_offset(core, question)
+
+
+def _no_offset(core: Partition, question: Question) -> OffsetLookup:
     return OffsetLookup(ErrorCode.NONE if _is_available(core, question) else ErrorCode.OFFSET_NOT_AVAILABLE)
 
 

@@ -422,3 +422,25 @@ def test_replicas_are_asked_for_in_their_order_whatever_the_steps() -> None:
     response, _ = handled(api, moves(2, 50), 2)
     assert asked == [TopicPartition(f"x{topic}", index) for topic in range(2) for index in range(50)]
     assert [len(topic.partitions) for topic in response.results] == [50, 50]
+
+
+def test_the_topics_and_partitions_of_a_page_are_described_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(describe_topic_partitions, "DESCRIBED_A_STEP", 7)
+    api = Api(topic_image("a", 30), *[topic_image(f"b{each:02}") for each in range(30)])
+    response, pauses = handled(api, DescribeTopicPartitionsRequest(response_partition_limit=2000), 0)
+    assert [len(topic.partitions) for topic in response.topics] == [30] + 30 * [1]
+    assert pauses >= (31 + 60) // 7
+    unknown = DescribeTopicPartitionsRequest(topics=[DescribedTopic(name=f"x{each}") for each in range(70)])
+    response, pauses = handled(api, unknown, 0)
+    assert len(response.topics) == 70
+    assert pauses >= 70 // 7
+
+
+def test_all_topics_are_described_in_steps_in_version_0_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty array asks for all of them there."""
+    monkeypatch.setattr(metadata, "DESCRIBED_A_STEP", 7)
+    api = Api(*[topic_image(f"t{each:02}") for each in range(70)])
+    response, pauses = handled(api, MetadataRequest(topics=[]), 0)
+    assert len(response.topics) == 70
+    assert pauses >= 70 // 7
+    assert len(api.call(MetadataRequest(topics=[]), 0).topics) == 70

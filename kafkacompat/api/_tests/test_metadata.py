@@ -263,6 +263,11 @@ def test_the_node_bounds_a_page() -> None:
     assert page(describe(api)) == ([("a", [0, 1])], ("a", 2))
 
 
+def test_described_partitions_have_no_error_whatever_their_leader() -> None:
+    partitions = describe(cluster(), "t").topics[0].partitions
+    assert [(one.error_code, one.leader_id) for one in partitions] == [(0, -1), (0, -1), (0, -1), (0, 1)]
+
+
 def test_very_many_topics_that_are_not_there_come_page_by_page_as_well(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

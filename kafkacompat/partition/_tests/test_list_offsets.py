@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests import logs
 from kafkacompat.partition._tests.kit import LedPartitions, partition_image, topic_image, with_partitions
@@ -47,6 +49,25 @@ def test_no_match_and_matches_beyond_what_may_be_read_are_minus_one() -> None:
     world = LedPartitions(topic_image("t"))
     world.produce(**OPEN_TRANSACTION)
     assert look_up(world, 0, committed=True) == (0, -1, -1, -1)
+
+
+def test_offsets_about_the_remote_storage_are_minus_one_for_clients_at_the_end_of_what_may_be_read() -> None:
+    world = LedPartitions(topic_image("t", {0: partition_image(replicas=(1, 2))}))
+    log: Any = world.log()
+    log.is_tiered = True
+    assert look_up(world, -6) == (0, -1, -1, -1)
+    world.produce()
+    assert look_up(world, -6) == (0, -1, -1, -1)
+    world.manager.follower_fetched(world.manager.by_name[T0], 2, 1)
+    assert look_up(world, -6) == (0, -1, 0, 0)
+    log.note_copied_to(0)
+    assert look_up(world, -5) == (0, -1, 0, 0)
+    assert look_up(world, -6) == (0, -1, -1, -1)
+    assert look_up(world, -6, replica=2) == (0, -1, 1, 0)  # an empty follower begins there
+    world.produce()
+    world.publish(with_partitions(world.image, "t", {0: partition_image(replicas=(1, 2), epoch=1)}))
+    assert look_up(world, -5) == (0, -1, 0, 0)
+    assert look_up(world, -6)[0] == ErrorCode.OFFSET_NOT_AVAILABLE
 
 
 def test_the_epoch_is_the_records_not_the_current_one() -> None:
