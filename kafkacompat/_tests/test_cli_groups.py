@@ -459,6 +459,27 @@ def test_groups_of_all_types_are_listed(groups: Run) -> None:
     ]
 
 
+def test_a_broker_that_still_loads_groups_is_asked_again(
+    groups: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It tells none of its groups until then."""
+    monkeypatch.setattr(blocking.Backoff, "wait", lambda _: None)
+    loading = ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    listed = ListGroupsResponse(groups=[ListedGroup(group_id="g", group_state="Empty")])
+    lines = groups("list", answers={ApiKey.LIST_GROUPS: listed}, first={ApiKey.LIST_GROUPS: loading})
+    assert [line.split()[0] for line in lines] == ["group", "g"]
+
+
+def test_a_group_is_not_called_unknown_while_groups_cannot_be_listed(groups: Run) -> None:
+    answers: Answers = {
+        ApiKey.CONSUMER_GROUP_DESCRIBE: refused(NOT_FOUND),
+        ApiKey.DESCRIBE_GROUPS: classic_group(NOT_FOUND),
+        ApiKey.LIST_GROUPS: ListGroupsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+    }
+    (line,) = groups("describe", "g", answers=answers, status=1)
+    assert line == "kafkacompat: groups of broker 1: CLUSTER_AUTHORIZATION_FAILED"
+
+
 def test_offsets_of_a_group_with_members_are_not_moved(groups: Run) -> None:
     partitions = [
         OffsetCommitResponsePartition(partition_index=number, error_code=ErrorCode.UNKNOWN_MEMBER_ID)

@@ -466,3 +466,14 @@ def test_controllers_that_no_client_reaches_are_told(monkeypatch: pytest.MonkeyP
     with Kafka() as kafka:
         facts = survey(ClusterAddress(kafka.bootstrap_servers))
     assert [text.partition(",")[0] for text in facts.untold] == ["no controller answers a client"]
+
+
+def test_groups_that_a_broker_does_not_tell_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group that stands in the way may be among them."""
+    monkeypatch.setattr(migration_survey, "LOOK_TIMEOUT_S", 0.5)
+    with Kafka() as kafka:
+        kafka.faults.error("COORDINATOR_LOAD_IN_PROGRESS", api="ListGroups", times=None)
+        facts = survey(ClusterAddress(kafka.bootstrap_servers))
+    assert facts.untold == [
+        "broker 1 does not tell all about itself: groups of broker 1: COORDINATOR_LOAD_IN_PROGRESS"
+    ]

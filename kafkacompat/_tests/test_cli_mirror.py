@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
+from typing import Any
+
 import pytest
 
+from kafkacompat.cli import mirror
 from kafkacompat.cli.mirror import (
     EPOCH_MAX,
     EPOCHS,
     MirrorTopic,
+    copy_offsets,
     first_epoch,
     is_taken_over,
     refuse_to_turn_back,
+    source_of,
     why_it_stands,
 )
 from kafkacompat.config import topic_keys
@@ -23,7 +29,23 @@ from kafkacompat.config.topic import (
     validate_topic_configs,
 )
 from kafkacompat.failure import CommandFailed
-from kafkacompat.wire.messages.metadata_response import MetadataResponsePartition, MetadataResponseTopic
+from kafkacompat.wire.messages.metadata_response import (
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from kafkacompat.wire.messages.offset_commit_request import OffsetCommitRequest, OffsetCommitRequestPartition
+from kafkacompat.wire.messages.offset_commit_response import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from kafkacompat.wire.messages.offset_fetch_response import (
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
 
 
 def topic(*epochs: int) -> MetadataResponseTopic:
@@ -131,3 +153,74 @@ def test_a_topic_that_took_over_last_does_not_turn_back() -> None:
     with pytest.raises(CommandFailed, match="has taken over later than the source"):
         refuse_to_turn_back(here, topic(1 << 20, (1 << 20) + 3), {}, THEIRS)
     refuse_to_turn_back(here, topic(2 << 20, 0), {}, THEIRS)
+
+
+class OneGroup:
+    """A cluster with topic t, in which group g has committed these offsets."""
+
+    def __init__(self, *offsets: OffsetFetchResponsePartitions) -> None:
+        self._offsets = list(offsets)
+        self.commits: list[OffsetCommitRequestPartition] = []
+
+    def __enter__(self) -> OneGroup:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def metadata(self, topics: list[str]) -> MetadataResponse:
+        return MetadataResponse(topics=[at_source()])
+
+    def coordinator_call(self, group: str, request: Any, *_: object, **__: object) -> Any:
+        if not isinstance(request, OffsetCommitRequest):
+            topics = [OffsetFetchResponseTopics(name="t", partitions=self._offsets)]
+            return OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id=group, topics=topics)])
+        (asked,) = request.topics
+        self.commits += asked.partitions
+        done = [
+            OffsetCommitResponsePartition(partition_index=each.partition_index) for each in asked.partitions
+        ]
+        return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=done)])
+
+
+def test_offsets_are_copied_with_their_leader_epochs_and_their_metadata(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As the brokers copy them, whose copies the command replaces right before a stop."""
+    there = [
+        OffsetFetchResponsePartitions(
+            partition_index=number, committed_offset=offset, committed_leader_epoch=3, metadata=metadata
+        )
+        for number, offset, metadata in ((0, 5, "of an application"), (1, 11, ""), (2, -1, None))
+    ]
+    here, source = OneGroup(), OneGroup(*there)
+    followed = MirrorTopic("t", "m", "source:1", "mirroring", THEIRS["mirror.source.topic.id"], EPOCHS)
+    monkeypatch.setattr(mirror, "topics_of", lambda *_: [followed])
+    monkeypatch.setattr(mirror, "end_offsets", lambda *_: dict.fromkeys(range(3), 10))
+    monkeypatch.setattr(mirror, "source_of", lambda *_: source)
+    monkeypatch.setattr(mirror, "groups_of", lambda _: ["g"])
+    copying: Any = here
+    copy_offsets(copying, Namespace(mirror="m", source_config=None))
+    assert here.commits == [
+        OffsetCommitRequestPartition(
+            partition_index=0,
+            committed_offset=5,
+            committed_leader_epoch=3,
+            committed_metadata="of an application",
+        )
+    ]
+    assert capsys.readouterr().out.splitlines()[1].split() == ["g", "t", "1", "-", "1"]
+
+
+@pytest.mark.parametrize(
+    ("servers", "config", "reason"),
+    [
+        ("source:1,source", None, "the source of a mirror is HOST:PORT.*, not 'source'"),
+        ("source:1", "/none", "cannot read the file /none of --source-config: No such file"),
+    ],
+)
+def test_what_is_wrong_with_the_way_to_a_source_is_told_of_the_source(
+    servers: str, config: str | None, reason: str
+) -> None:
+    with pytest.raises(CommandFailed, match=reason):
+        source_of(servers, config)

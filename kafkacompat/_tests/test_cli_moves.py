@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kafkacompat.cli import moves
+from kafkacompat.cli import moves, reassign
 from kafkacompat.failure import CommandFailed
 from kafkacompat.security.cluster_address import ClusterAddress
 
@@ -59,3 +60,8 @@ def test_a_plan_that_somebody_changed_fails(told: Callable[[Told], Clock]) -> No
     ):
         moves.watch(ADDRESS, {WHERE: (2,)}, {})
     assert clock.now_s == pytest.approx(moves.METADATA_BEHIND_MAX_S, abs=1)
+
+
+def test_a_file_for_the_plan_back_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CommandFailed, match=f"cannot write the plan {tmp_path}: Is a directory"):
+        reassign.write(str(tmp_path), "{}")

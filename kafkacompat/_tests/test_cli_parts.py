@@ -375,6 +375,14 @@ def test_what_is_behind_the_end_is_neither_read_nor_committed() -> None:
     assert (read, reader.positions) == ([0, 1, 2], {0: 3})
 
 
+def test_a_partition_that_was_added_after_the_ends_were_looked_up_is_not_read() -> None:
+    """A member of a group may get it: the topic may grow while the member joins."""
+    reader = reader_of([fetched(bytes(build_batch([Record(0, 1, None, b"v")])))])
+    reader.assign({0: 0, 1: 0})
+    assert [partition for partition, records in reader.batches({0: 1}) if records] == [0]
+    assert reader.positions == {0: 1, 1: 0}
+
+
 def test_aborted_batches_are_left_out_for_readers_of_what_is_committed() -> None:
     """Up to the marker alone: the producer's next transaction is shown."""
     data = b""

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from kafkacompat.cli import voters
-from kafkacompat.cli.view import Quorum, quorum_of
+from kafkacompat.cli.view import Quorum, QuorumRefused, quorum_of
 from kafkacompat.client.exchange import BrokerAway
+from kafkacompat.security.cluster_address import ClusterAddress
+from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_quorum_response import (
     DescribeQuorumResponse,
     Listener,
@@ -85,3 +87,27 @@ def test_a_voter_is_added_with_the_name_of_the_leaders_listener(nodes: list[Node
     found = quorum_of(remote)
     assert found is not None
     assert found.listener == listener
+
+
+def test_a_user_who_may_not_describe_the_cluster_is_told_so_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refusing:
+        def __enter__(self) -> Refusing:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def node_ids(self) -> list[int]:
+            return [1, 2]
+
+        def node(self, node_id: int) -> Refusing:
+            assert node_id == 1
+            return self
+
+        def call(self, *_: object) -> DescribeQuorumResponse:
+            return DescribeQuorumResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+    monkeypatch.setattr(voters, "Cluster", lambda *_: Refusing())
+    monkeypatch.setattr(voters, "CHANGE_TIMEOUT_S", 0.0)
+    with pytest.raises(QuorumRefused, match="the metadata quorum: CLUSTER_AUTHORIZATION_FAILED"):
+        voters.quorum_now(ClusterAddress())

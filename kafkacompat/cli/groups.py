@@ -23,8 +23,8 @@ from kafkacompat.cli.share_group import (
 from kafkacompat.cli.streams_group import described_streams_group, streams_group_lines
 from kafkacompat.cli.streams_group import owners_of as owners_of_tasks
 from kafkacompat.cli.topics import pairs
-from kafkacompat.client.blocking import Cluster
-from kafkacompat.client.brokers import check
+from kafkacompat.client.blocking import API_TIMEOUT_S, Backoff, Cluster, Remote
+from kafkacompat.client.brokers import COORDINATOR_RETRIABLE, check
 from kafkacompat.failure import CommandFailed
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.consumer_group_describe_response import (
@@ -35,7 +35,7 @@ from kafkacompat.wire.messages.delete_groups_response import DeleteGroupsRespons
 from kafkacompat.wire.messages.describe_groups_request import DescribeGroupsRequest
 from kafkacompat.wire.messages.describe_groups_response import DescribedGroup, DescribeGroupsResponse
 from kafkacompat.wire.messages.list_groups_request import ListGroupsRequest
-from kafkacompat.wire.messages.list_groups_response import ListGroupsResponse
+from kafkacompat.wire.messages.list_groups_response import ListedGroup, ListGroupsResponse
 from kafkacompat.wire.messages.offset_commit_request import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -49,7 +49,7 @@ from kafkacompat.wire.messages.offset_delete_request import (
 )
 from kafkacompat.wire.messages.offset_delete_response import OffsetDeleteResponse
 from kafkacompat.wire.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
-from kafkacompat.wire.messages.offset_fetch_response import OffsetFetchResponse
+from kafkacompat.wire.messages.offset_fetch_response import OffsetFetchResponse, OffsetFetchResponseTopics
 from kafkacompat.wire.messages.share_group_describe_response import DescribedGroup as DescribedShareGroup
 from kafkacompat.wire.messages.streams_group_describe_response import DescribedGroup as DescribedStreamsGroup
 
@@ -120,14 +120,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def list_groups(cluster: Cluster, arguments: argparse.Namespace) -> None:
-    rows = []
-    for node in cluster.node_ids():
-        answer = cluster.node(node).call(ListGroupsRequest(), ListGroupsResponse)
-        check(answer.error_code, f"groups of broker {node}")
-        rows += [
-            (entry.group_id, entry.group_state, entry.group_type, entry.protocol_type)
-            for entry in answer.groups
-        ]
+    rows = [
+        (entry.group_id, entry.group_state, entry.group_type, entry.protocol_type)
+        for entry in listed_groups(cluster)
+    ]
     print_table(("group", "state", "type", "protocol"), sorted(rows))
 
 
@@ -225,11 +221,25 @@ def described_classic_group(cluster: Cluster, group: str) -> DescribedGroup | No
 def listed_type(cluster: Cluster, group: str) -> str | None:
     """Return the type of a group in the list of groups. Empty if the broker does not tell types, None if the group is
     not in the list."""
-    for node in cluster.node_ids():
-        for entry in cluster.node(node).call(ListGroupsRequest(), ListGroupsResponse).groups:
-            if entry.group_id == group:
-                return entry.group_type.lower()
-    return None
+    return next(
+        (entry.group_type.lower() for entry in listed_groups(cluster) if entry.group_id == group), None
+    )
+
+
+def listed_groups(cluster: Cluster) -> list[ListedGroup]:
+    """Return the groups of all brokers."""
+    return [entry for node in cluster.node_ids() for entry in groups_at(cluster.node(node), node)]
+
+
+def groups_at(remote: Remote, node_id: int, within_s: float = API_TIMEOUT_S) -> list[ListedGroup]:
+    """Return the groups of a broker. It is asked again for a while if it still loads some, because it then tells none."""
+    backoff = Backoff(within_s)
+    while True:
+        answer = remote.call(ListGroupsRequest(), ListGroupsResponse)
+        if answer.error_code not in COORDINATOR_RETRIABLE or backoff.is_over:
+            check(answer.error_code, f"groups of broker {node_id}")
+            return answer.groups
+        backoff.wait()
 
 
 def end_offsets(cluster: Cluster, topic: str) -> dict[int, int]:
@@ -242,6 +252,14 @@ def end_offsets(cluster: Cluster, topic: str) -> dict[int, int]:
 
 def committed(cluster: Cluster, group: str) -> dict[str, dict[int, int]]:
     """Return the group's committed offsets by topic and partition."""
+    return {
+        topic.name: {entry.partition_index: entry.committed_offset for entry in topic.partitions}
+        for topic in committed_topics(cluster, group)
+    }
+
+
+def committed_topics(cluster: Cluster, group: str) -> list[OffsetFetchResponseTopics]:
+    """Return all that the group has committed."""
     asked = OffsetFetchRequestGroup(group_id=group, topics=None)
     answer = cluster.coordinator_call(
         group,
@@ -252,10 +270,7 @@ def committed(cluster: Cluster, group: str) -> dict[str, dict[int, int]]:
     )
     (found,) = answer.groups
     check(found.error_code, f"offsets of {group}")
-    return {
-        topic.name: {entry.partition_index: entry.committed_offset for entry in topic.partitions}
-        for topic in found.topics
-    }
+    return found.topics
 
 
 def reset_offsets(cluster: Cluster, arguments: argparse.Namespace) -> None:
@@ -277,6 +292,11 @@ def commit_offsets(cluster: Cluster, group: str, name: str, targets: Mapping[int
         OffsetCommitRequestPartition(partition_index=number, committed_offset=offset, committed_metadata="")
         for number, offset in targets.items()
     ]
+    commit(cluster, group, name, partitions)
+
+
+def commit(cluster: Cluster, group: str, name: str, partitions: list[OffsetCommitRequestPartition]) -> None:
+    """Commit for a group without members, in at least one partition of a topic."""
     topic = OffsetCommitRequestTopic(name=name, partitions=partitions)
     answer = cluster.coordinator_call(
         group,

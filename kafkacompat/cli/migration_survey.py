@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from kafkacompat.addresses import host_and_port, split_host_and_port
 from kafkacompat.cli.examination import SOFTWARE
+from kafkacompat.cli.groups import groups_at
 from kafkacompat.cli.migration import MoveFacts, NodeFacts, known_controllers
 from kafkacompat.cli.moves import ongoing_of
 from kafkacompat.cli.view import Quorum, brokers_of, partitions_of
@@ -28,8 +29,6 @@ from kafkacompat.wire.messages.describe_cluster_request import DescribeClusterRe
 from kafkacompat.wire.messages.describe_cluster_response import DescribeClusterResponse
 from kafkacompat.wire.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
 from kafkacompat.wire.messages.describe_configs_response import DescribeConfigsResponse, DescribeConfigsResult
-from kafkacompat.wire.messages.list_groups_request import ListGroupsRequest
-from kafkacompat.wire.messages.list_groups_response import ListGroupsResponse
 
 CONTROLLERS = 2
 """The type of endpoints that a controller tells."""
@@ -59,7 +58,8 @@ def survey(address: ClusterAddress) -> MoveFacts:
             if not broker.is_fenced:
                 try:
                     nodes[node_id] = _node(cluster.node(node_id), node_id)
-                    groups.update(_groups(cluster.node(node_id)))
+                    listed = groups_at(cluster.node(node_id), node_id, LOOK_TIMEOUT_S)
+                    groups.update({each.group_id: each.group_type for each in listed})
                 except CommandFailed as failure:
                     untold.append(f"broker {node_id} does not tell all about itself: {failure}")
         quorum = quorum_told(cluster)
@@ -132,12 +132,6 @@ def _node(remote: Remote, node_id: int) -> NodeFacts:
 
 def _given(result: DescribeConfigsResult) -> dict[str, str]:
     return {each.name: each.value or "" for each in result.configs if each.config_source in GIVEN}
-
-
-def _groups(remote: Remote) -> dict[str, str]:
-    """The groups that a broker coordinates, and their types."""
-    answer = remote.call(ListGroupsRequest(), ListGroupsResponse)
-    return {each.group_id: each.group_type for each in answer.groups}
 
 
 def _topic_settings(remote: Remote, topics: Sequence[str]) -> dict[str, Mapping[str, str]]:

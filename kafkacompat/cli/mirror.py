@@ -9,12 +9,13 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from kafkacompat.addresses import split_host_and_port
 from kafkacompat.cli.cluster_address import add_bootstrap, add_bootstrap_to, address_of
-from kafkacompat.cli.groups import commit_offsets, committed, end_offsets
+from kafkacompat.cli.groups import commit, committed_topics, end_offsets, listed_groups
 from kafkacompat.cli.output import failing_clearly, print_table
 from kafkacompat.cli.topics import SET, TIMEOUT_MS, TOPIC_SOURCE, overrides_of
 from kafkacompat.client.blocking import Cluster
-from kafkacompat.client.brokers import bootstrap_address, check
+from kafkacompat.client.brokers import check
 from kafkacompat.config import ConfigError, topic_keys
 from kafkacompat.config.topic import (
     MIRROR_BOOTSTRAP_SERVERS,
@@ -29,7 +30,7 @@ from kafkacompat.config.topic import (
 from kafkacompat.dataclass import dataclass
 from kafkacompat.failure import CommandFailed
 from kafkacompat.ids import INTERNAL_TOPICS, uuid_to_text
-from kafkacompat.mirror.group_offsets import groups_with_offsets
+from kafkacompat.mirror.group_offsets import commit_of, has_offsets
 from kafkacompat.security.cluster_address import ClusterAddress
 from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.errors import code_of
@@ -47,13 +48,12 @@ from kafkacompat.wire.messages.incremental_alter_configs_request import (
     IncrementalAlterConfigsRequest,
 )
 from kafkacompat.wire.messages.incremental_alter_configs_response import IncrementalAlterConfigsResponse
-from kafkacompat.wire.messages.list_groups_request import ListGroupsRequest
-from kafkacompat.wire.messages.list_groups_response import ListGroupsResponse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkacompat.wire.messages.metadata_response import MetadataResponsePartition, MetadataResponseTopic
+    from kafkacompat.wire.messages.offset_commit_request import OffsetCommitRequestPartition
 
 CLEANUP = "cleanup.policy"
 EPOCHS = 1 << 20
@@ -151,9 +151,10 @@ def run(arguments: argparse.Namespace) -> int:
 def source_of(servers: str, config: str | None) -> Cluster:
     """The other cluster. Raises CommandFailed, also if it does not answer."""
     for each in servers.split(","):
-        bootstrap_address(each)
+        if split_host_and_port(each) is None:
+            raise CommandFailed(f"the source of a mirror is HOST:PORT[,HOST:PORT...], not {each!r}")
     try:
-        return Cluster(ClusterAddress.of_file(servers, config))
+        return Cluster(ClusterAddress.of_file(servers, config, "--source-config"))
     except ConfigError as error:
         raise CommandFailed(str(error)) from None
 
@@ -406,8 +407,8 @@ def why_it_stands(
 
 
 def copy_offsets(cluster: Cluster, arguments: argparse.Namespace) -> None:
-    """Commit here what groups have committed at the source. Groups with members here keep their own offsets, and so do stopped
-    topics. An offset whose records are not here yet is left out."""
+    """Commit here what groups have committed at the source, as brokers do. Groups with members here keep their own offsets, and
+    so do stopped topics. An offset whose records are not here yet is left out."""
     topics = [topic for topic in topics_of(cluster, arguments) if topic.state != STOPPED]
     if not topics:
         raise CommandFailed(f"mirror {arguments.mirror} is stopped: its groups go on here")
@@ -416,7 +417,10 @@ def copy_offsets(cluster: Cluster, arguments: argparse.Namespace) -> None:
     for servers in sorted({topic.source for topic in topics}):
         ids = {topic.name: topic.source_id for topic in topics if topic.source == servers}
         with source_of(servers, arguments.source_config) as source:
-            found_there = {group: committed(source, group) for group in groups_of(source)}
+            found_there = {
+                group: {topic.name: topic.partitions for topic in committed_topics(source, group)}
+                for group in groups_of(source)
+            }
             # After their offsets: those of another topic of that name are of other records.
             names = [
                 topic.name or ""
@@ -425,23 +429,25 @@ def copy_offsets(cluster: Cluster, arguments: argparse.Namespace) -> None:
             ]
             for group, there in found_there.items():
                 for name in names:
-                    found = {number: offset for number, offset in there.get(name, {}).items() if offset >= 0}
-                    targets = {
-                        number: offset
-                        for number, offset in found.items()
-                        if offset <= ends[name].get(number, -1)
-                    }
+                    found = [commit_of(each) for each in there.get(name, ()) if each.committed_offset >= 0]
+                    targets = [
+                        each
+                        for each in found
+                        if each.committed_offset <= ends[name].get(each.partition_index, -1)
+                    ]
                     if found:
                         left = len(found) - len(targets)
                         rows.append((group, name, *_copied(cluster, group, name, targets), left))
     print_table(("group", "topic", "copied", "refused", "not here yet"), rows)
 
 
-def _copied(cluster: Cluster, group: str, topic: str, targets: dict[int, int]) -> tuple[int, str]:
+def _copied(
+    cluster: Cluster, group: str, topic: str, targets: list[OffsetCommitRequestPartition]
+) -> tuple[int, str]:
     """The number of partitions whose offset is committed here, and why there are none."""
     if targets:
         try:
-            commit_offsets(cluster, group, topic, targets)
+            commit(cluster, group, topic, targets)
         except CommandFailed as refusal:
             return 0, str(refusal)
     return len(targets), "-"
@@ -449,12 +455,7 @@ def _copied(cluster: Cluster, group: str, topic: str, targets: dict[int, int]) -
 
 def groups_of(cluster: Cluster) -> list[str]:
     """Those of the kinds whose offsets brokers follow too."""
-    found = set()
-    for node in cluster.node_ids():
-        answer = cluster.node(node).call(ListGroupsRequest(), ListGroupsResponse)
-        check(answer.error_code, "groups of the source")
-        found |= set(groups_with_offsets(answer))
-    return sorted(found)
+    return sorted({each.group_id for each in listed_groups(cluster) if has_offsets(each)})
 
 
 def change_state(cluster: Cluster, arguments: argparse.Namespace) -> None:

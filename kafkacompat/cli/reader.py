@@ -147,14 +147,17 @@ class Reader:
         return problem
 
     def batches(self, ends: Mapping[int, int] | None) -> Iterator[tuple[int, Records]]:
-        """Yield (partition, records) for ever, or until each partition has reached its end.
+        """Yield (partition, records) for ever, or until each partition has reached its end. Nothing is read of one that has no
+        end: a group may assign a partition that was added later.
 
         Between two rounds of requests, and after an empty round, it yields partition -1 without records.
         """
         backoff = Backoff(API_TIMEOUT_S)
         while True:
             wanted = [
-                number for number in self.partitions if ends is None or self.positions[number] < ends[number]
+                number
+                for number in self.partitions
+                if ends is None or self.positions[number] < ends.get(number, 0)
             ]
             if not wanted and ends is not None:
                 return

@@ -116,9 +116,7 @@ def reassign(arguments: argparse.Namespace) -> int:
     if not changes:
         return 0
     if arguments.rollback:
-        Path(arguments.rollback).write_text(
-            plan_to_json({where: current[where] for where in changes}) + "\n", "utf-8"
-        )
+        write(arguments.rollback, plan_to_json({where: current[where] for where in changes}) + "\n")
     if arguments.no_wait:
         with Cluster(address_of(arguments), moves.ANSWER_TIMEOUT_S) as cluster:
             if arguments.throttle is not None:
@@ -247,6 +245,13 @@ def read(path: str) -> str:
         return Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise CommandFailed(f"cannot read the plan {path}: {error}") from error
+
+
+def write(path: str, text: str) -> None:
+    try:
+        Path(path).write_text(text, "utf-8")
+    except OSError as error:
+        raise CommandFailed(f"cannot write the plan {path}: {error.strerror}") from error
 
 
 def ids(nodes: Iterable[int]) -> str:

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 
 from kafkacompat.client.blocking import Remote
-from kafkacompat.client.brokers import check
+from kafkacompat.client.brokers import check, error_name
 from kafkacompat.dataclass import dataclass
+from kafkacompat.failure import CommandFailed
 from kafkacompat.wire.apis import ApiKey
 from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.errors import ErrorCode
@@ -70,10 +71,16 @@ class Quorum:
     last_fetches_ms: Mapping[int, int] = field(default_factory=dict)
 
 
+class QuorumRefused(CommandFailed):
+    """The user may not describe the cluster. Neither another broker nor a later try helps."""
+
+
 def quorum_of(remote: Remote) -> Quorum | None:
-    """Return the quorum, or None while no active controller is known."""
+    """Return the quorum, or None while no active controller is known. Raises QuorumRefused."""
     asked = TopicData(topic_name=QUORUM_TOPIC, partitions=[PartitionData(partition_index=0)])
     answer = remote.call(DescribeQuorumRequest(topics=[asked]), DescribeQuorumResponse)
+    if answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        raise QuorumRefused(f"the metadata quorum: {error_name(answer.error_code)}")
     if answer.error_code != ErrorCode.NONE or answer.topics[0].partitions[0].error_code != ErrorCode.NONE:
         return None
     found = answer.topics[0].partitions[0]

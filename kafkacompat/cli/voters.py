@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from kafkacompat.cli.view import Quorum, brokers_of, quorum_of
+from kafkacompat.cli.view import Quorum, QuorumRefused, brokers_of, quorum_of
 from kafkacompat.client.blocking import Cluster
 from kafkacompat.client.brokers import check
 from kafkacompat.failure import CommandFailed
@@ -32,12 +32,14 @@ RETRIABLE = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.NO
 
 
 def quorum_now(bootstrap: ClusterAddress) -> Quorum:
-    """Return the quorum. Waits while a controller is being elected, then raises CommandFailed."""
+    """Return the quorum. Waits while a controller is being elected, then raises CommandFailed. Raises QuorumRefused at once."""
     deadline = time.monotonic() + CHANGE_TIMEOUT_S
     while True:
         try:
             with Cluster(bootstrap, LOOK_TIMEOUT_S) as cluster:
                 found = quorum_told(cluster)
+        except QuorumRefused:
+            raise
         except CommandFailed:
             if time.monotonic() > deadline:
                 raise
@@ -51,10 +53,12 @@ def quorum_now(bootstrap: ClusterAddress) -> Quorum:
 
 def quorum_told(cluster: Cluster) -> Quorum | None:
     """The quorum, from the first broker that tells it. None while none does. A broker that does not find the active
-    controller does not answer, for example after its node gave up its vote."""
+    controller does not answer, for example after its node gave up its vote. Raises QuorumRefused."""
     for node_id in cluster.node_ids():
         try:
             found = quorum_of(cluster.node(node_id))
+        except QuorumRefused:
+            raise
         except CommandFailed:
             continue
         if found is not None:

@@ -38,7 +38,8 @@ and the truncation above ends it where the two logs part: the source's own epoch
 2**20 epochs.
 
 Topic ids differ from the source's: files belong to a topic id, so an id must not be given again when a mirror is deleted and made
-again. The source's id is a setting, and a topic that was made again there is not followed.
+again. The source's id is a setting, and a topic that was made again there is not followed. A broker there that is cut off may
+still have an older topic of the name, so the source is asked on.
 
 A source's leader epoch never goes back: metadata with an older one than is known here, or is in the log, comes from a broker
 that is cut off from its cluster, and is not taken. Otherwise a mirror could be truncated to what such a broker has, just before

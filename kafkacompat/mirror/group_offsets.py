@@ -97,10 +97,6 @@ def commit_of(fetched: OffsetFetchResponsePartitions) -> OffsetCommitRequestPart
     )
 
 
-def groups_with_offsets(response: ListGroupsResponse) -> list[str]:
-    return [each.group_id for each in response.groups if has_offsets(each)]
-
-
 def has_offsets(group: ListedGroup) -> bool:
     return group.group_type.lower() in KINDS and group.protocol_type in PROTOCOLS
 

@@ -26,16 +26,17 @@ class ClusterAddress:
         return self.servers
 
     @classmethod
-    def of_file(cls, servers: str, path: str | None) -> ClusterAddress:
-        """With the properties of a file, which are checked. Raises ConfigError with the setting, but without secrets."""
+    def of_file(cls, servers: str, path: str | None, option: str = "--command-config") -> ClusterAddress:
+        """With the properties of a file, which are checked. `option` has named it. Raises ConfigError with the setting, but
+        without secrets."""
         if path is None:
             return cls(servers)
         try:
             address = cls(servers, resolved(load_properties(path)))
             address.security()
         except OSError as error:
-            text = f"cannot read the file {path} of --command-config: {error.strerror}"
-            raise ConfigError("--command-config", path, text, whole=True) from None
+            text = f"cannot read the file {path} of {option}: {error.strerror}"
+            raise ConfigError(option, path, text, whole=True) from None
         except ConfigError as error:
             raise ConfigError(error.setting, None, f"{path}: {error}", whole=True) from None
         return address

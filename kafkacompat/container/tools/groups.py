@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from kafkacompat.cli.group_member import assigned_partitions
-from kafkacompat.cli.groups import committed, described_classic_group, end_offsets
+from kafkacompat.cli.groups import committed, described_classic_group, end_offsets, listed_groups
 from kafkacompat.client.blocking import Cluster
 from kafkacompat.client.brokers import error_name
 from kafkacompat.container.tools.options import Options, address_of
@@ -14,8 +14,6 @@ from kafkacompat.failure import CommandFailed
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
 from kafkacompat.wire.messages.delete_groups_response import DeleteGroupsResponse
-from kafkacompat.wire.messages.list_groups_request import ListGroupsRequest
-from kafkacompat.wire.messages.list_groups_response import ListGroupsResponse
 
 ACTIONS = ("list", "describe", "delete")
 COLUMNS = (
@@ -65,12 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def groups_of(cluster: Cluster) -> list[str]:
     """The groups of consumers on all brokers."""
-    return [
-        each.group_id
-        for node in cluster.node_ids()
-        for each in cluster.node(node).call(ListGroupsRequest(), ListGroupsResponse).groups
-        if each.protocol_type in ("", CONSUMER)
-    ]
+    return [each.group_id for each in listed_groups(cluster) if each.protocol_type in ("", CONSUMER)]
 
 
 def describe(cluster: Cluster, group: str) -> None:

@@ -492,8 +492,8 @@ def test_a_file_may_be_named_as_what_protoc_makes() -> None:
         (-9, "", "protoc cannot be run: it has ended with status -9"),
         (
             1,
-            "/x/.descriptors:\nNo space left on device",
-            "protoc cannot be run: /x/.descriptors: No space left on device",
+            "/x/.descriptors: No space left on device",
+            "protoc cannot be run: .descriptors: No space left on device",
         ),
     ],
 )
@@ -501,12 +501,34 @@ def test_a_protoc_that_was_stopped_says_nothing_of_the_schema(
     monkeypatch: pytest.MonkeyPatch, status: int, said: str, told: str
 ) -> None:
     """The records are read when the run goes on."""
-    done = subprocess.CompletedProcess([], status, "", said)
-    monkeypatch.setattr(subprocess, "run", lambda *words, **options: done)
+
+    def run(words: list[str], *, cwd: str, **_: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(words, status, "", said.replace("/x", cwd))
+
+    monkeypatch.setattr(subprocess, "run", run)
     fields = (Field("event_id", Kind.TEXT),)
     with pytest.raises(PipelineFailed) as failed:
         proto_reader(PROTO, fields=fields).read(framed(1, b"", ORDER_INDEXES))
     assert str(failed.value) == told
+
+
+def test_a_reader_without_protoc_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protobuf, "find_spec", lambda _: None)
+    fields = (Field("event_id", Kind.TEXT),)
+    with pytest.raises(PipelineFailed, match="grpcio-tools is not installed"):
+        proto_reader(PROTO, fields=fields).read(framed(1, b"", ORDER_INDEXES))
+
+
+@pytest.mark.parametrize("text", ["No module named grpc_tools", "/.descriptors: No space left on device"])
+def test_a_schema_whose_text_is_that_of_a_failure_ends_no_reader(text: str) -> None:
+    """protoc repeats it in its error."""
+    names = "".join(f'string {name} = {at} [json_name = "{text}"];' for at, name in enumerate("ab", 1))
+    schema = 'syntax = "proto3"; message Order { ' + names + " }"
+    fields = (Field("event_id", Kind.TEXT),)
+    reason, _ = proto_reader(schema, fields=fields).read(framed(1, b"", ORDER_INDEXES))
+    assert reason is not None
+    assert reason.startswith("incompatible schema: id 1: it is no valid Protobuf schema: schema.proto:1:")
+    assert text in reason
 
 
 def test_protobuf_that_nobody_should_have_written_is_told_apart() -> None:

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -181,6 +182,10 @@ class ProtobufMessage:
 
 
 def _compiled(schema: SchemaText) -> bytes:
+    if find_spec("grpc_tools") is None:
+        raise PipelineFailed(
+            "grpcio-tools is not installed; install with: pip install 'kafkacompat[registry]'"
+        )
     with tempfile.TemporaryDirectory(prefix="kafkacompat-schema-") as folder:
         root = Path(folder)
         for name, text in (*schema.references, (_FILE, schema.text)):
@@ -212,15 +217,14 @@ def _compiled(schema: SchemaText) -> bytes:
             raise Unusable(f"protoc has not read it within {COMPILE_TIMEOUT_S:g} s") from None
         except OSError as error:
             raise PipelineFailed(f"protoc cannot be run: {error.strerror}") from None
-        if "No module named" in done.stderr:
-            raise PipelineFailed(
-                "grpcio-tools is not installed; install with: pip install 'kafkacompat[registry]'"
-            )
-        if done.returncode in _STOPPED or os.strerror(errno.ENOSPC) in done.stderr:
-            why = " ".join(done.stderr.split()) or f"it has ended with status {done.returncode}"
+        # Text of the schema may stand in what protoc says. It does not know the folder's name.
+        is_full = f"{root / _SET}:" in done.stderr and os.strerror(errno.ENOSPC) in done.stderr
+        stderr = done.stderr.replace(f"{folder}/", "")
+        if done.returncode in _STOPPED or is_full:
+            why = " ".join(stderr.split()) or f"it has ended with status {done.returncode}"
             raise PipelineFailed(f"protoc cannot be run: {why[:SAID_CHARACTERS_MAX]}")
         if done.returncode != 0 or not (root / _SET).exists():
-            said = " ".join(_SAID.findall(done.stderr.replace(f"{folder}/", "")) or done.stderr.split())
+            said = " ".join(_SAID.findall(stderr) or stderr.split())
             raise Unusable(f"it is no valid Protobuf schema: {said[:SAID_CHARACTERS_MAX]}")
         return (root / _SET).read_bytes()
 
