@@ -116,6 +116,8 @@ class NamedRights:
         allowed, refused = await in_turns(self._judged(access, node, elements or (), pace))
         if not refused:
             return await _given(function(node, context, request))
+        # The request stays as it was sent: if this controller loses its role, the next one gets it.
+        request = copy(request)
         setattr(request, self.request_field, allowed)
         answers = await in_turns(self._refusals(error_response, context, request, refused))
         if len(refused) > 1 and self.order is Order.REFUSED_LAST and not self.describes:
@@ -168,15 +170,15 @@ class NamedRights:
         allowed: list[Any] = []
         refused: dict[ErrorCode, list[Any]] = {}
         for position, (each, ask) in enumerate(asked, 1):
-            code = None if ask is None else codes.get(ask)
+            code, told = None if ask is None else codes.get(ask), each
             if self.describes and ask is not None:
-                code = _by_description(node, each, ask, code, ask in described)
+                code, told = _by_description(node, each, ask, code, ask in described)
             if code is None:
                 allowed.append(each)
             else:
                 if self.is_flawed is not None and (yield from self.is_flawed(each, pace)):
                     code = ErrorCode.INVALID_REQUEST
-                refused.setdefault(code, []).append(each)
+                refused.setdefault(code, []).append(told)
             if position % SORTED_A_STEP == 0:
                 yield TURN_COST
         return allowed, refused
@@ -296,19 +298,20 @@ def to_group(operation: AclOperation) -> Asks:
 
 def _by_description(
     node: AnyNode, element: Any, ask: Ask, code: ErrorCode | None, is_described: bool
-) -> ErrorCode | None:
-    """The code of an element whose sender may describe its resource, or not.
+) -> tuple[ErrorCode | None, Any]:
+    """The code of an element whose sender may describe its resource, or not, and the element as a refusal tells it.
 
     An unknown name is answered here, and not by the handler: the topic may be created before its turn comes.
     """
     if isinstance(element, str) or element.name is not None:
         if not is_described:
-            return REFUSALS[ask[1]]
+            return REFUSALS[ask[1]], element
         is_unknown = code is not None and ask[2] not in node.image.topics
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_unknown else code
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_unknown else code, element
     if code is not None and is_described:
+        element = copy(element)
         element.name = ask[2]
-    return code
+    return code, element
 
 
 def to_delete_topic(node: AnyNode, element: Any) -> Ask | None:

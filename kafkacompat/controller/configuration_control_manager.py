@@ -263,8 +263,11 @@ def validate(
     elif resource_type == BROKER:
         # Each broker has its own directories, and has looked at them itself.
         known = {key: value for key, value in wanted.items() if key != CORDONED_LOG_DIRS}
+        # Settings must fit those in a broker's file, which another broker has checked itself.
+        is_ours = "broker" in settings.static.roles and name in ("", str(settings.node_id))
+        in_effect = settings.dynamic(image) if is_ours else None
         try:
-            validate_dynamic_broker(known, per_broker=bool(name), current=settings.dynamic(image))
+            validate_dynamic_broker(known, per_broker=bool(name), current=in_effect)
         except ConfigError as error:
             raise ConfigRefused(ErrorCode.INVALID_REQUEST, str(error)) from error
     elif resource_type == GROUP:
@@ -293,16 +296,13 @@ def check_topic_configs(
 
 
 def _check_lengths(values: Iterable[str]) -> None:
-    if any(len(value) > MAX_VALUE_LENGTH for value in values):
-        raise too_long()
-
-
-def too_long() -> ConfigRefused:
-    return ConfigRefused(
-        ErrorCode.INVALID_CONFIG,
-        "The configuration value cannot be added because it exceeds the maximum value size of "
-        f"{MAX_VALUE_LENGTH} bytes.",
-    )
+    """A record holds no longer value. Appended entries may make one of several that are shorter."""
+    if any(len(value) > MAX_VALUE_LENGTH or len(value.encode()) > MAX_VALUE_LENGTH for value in values):
+        raise ConfigRefused(
+            ErrorCode.INVALID_CONFIG,
+            "The configuration value cannot be added because it exceeds the maximum value size of "
+            f"{MAX_VALUE_LENGTH} bytes.",
+        )
 
 
 def _check_client_metrics(name: str, wanted: Mapping[str, str]) -> None:
@@ -477,8 +477,7 @@ def _alter_config_resource(
     yield from check_shape(resource, pace)
     if resource.type == BROKER and resource.name:
         check_node(image, settings, resource.name)
-    if any(change.value is not None and len(change.value) > MAX_VALUE_LENGTH for change in resource.changes):
-        raise too_long()
+    _check_lengths(change.value for change in resource.changes if change.value is not None)
     current = image.config(resource.type, resource.name)
     defaults = settings.dynamic(image).effective
     values = yield from new_values(resource, current, defaults, pace)
@@ -489,6 +488,7 @@ def _alter_config_resource(
         # A broker's settings are written even if unchanged, because brokers then reload files (KAFKA-14136).
         if value != current.get(name) or resource.type == BROKER
     }
+    _check_lengths(value for value in written.values() if value is not None)
     if not incremental:
         written.update({name: None for name in current if name not in wanted})
     if resource.type == ConfigResourceType.CLIENT_METRICS:

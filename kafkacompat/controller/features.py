@@ -134,6 +134,10 @@ def cidr_acls_supported(level: int) -> bool:
     return level >= 32
 
 
+def scram_supported(level: int) -> bool:
+    return level >= 11
+
+
 def metadata_transactions_supported(level: int) -> bool:
     return level >= 13
 

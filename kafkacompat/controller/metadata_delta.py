@@ -83,8 +83,9 @@ class FeaturesDelta:
                 f"the metadata log finalizes {record.name} at level {record.feature_level}, "
                 f"but this software supports {lowest} to {highest}"
             )
-        self._changed[record.name] = record.feature_level
         self.has_records = True
+        if record.name != KRAFT_VERSION:  # only the quorum's own records tell its level (KAFKA-18979)
+            self._changed[record.name] = record.feature_level
 
     def set_kraft_version(self, level: int) -> None:
         """From the KRaftVersion control record."""

@@ -384,7 +384,7 @@ class QuorumController:
         if self.is_active and not self._settings.static.get_boolean("delete.topic.enable"):
             old = context.api_version < TOPIC_DELETION_DISABLED_SINCE
             code = ErrorCode.INVALID_REQUEST if old else ErrorCode.TOPIC_DELETION_DISABLED
-            return Deferred.of(deletion_disabled(request, code))
+            return self._commands.run(lambda: deletion_disabled(request, code))
         return self._commands.run_mutation(
             context,
             DELETE_TOPICS_STRICT_SINCE,

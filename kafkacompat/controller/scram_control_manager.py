@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Container
 
 from kafkacompat.controller.controller_result import RECORDS_A_STEP, ControllerResult
+from kafkacompat.controller.features import metadata_version, scram_supported
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRecord
 from kafkacompat.security.scram import SCRAM_BY_TYPE
@@ -31,6 +32,7 @@ Alteration = ScramCredentialDeletion | ScramCredentialUpsertion
 TOLD_A_STEP = 5_000
 """Users whose refusal is made in one step, at about a microsecond."""
 TWICE_TEXT = "A user credential cannot be altered twice in the same request"
+TOO_OLD_TEXT = "The current metadata.version does not support SCRAM"
 
 
 class CredentialRefused(Exception):
@@ -49,6 +51,7 @@ def alter_user_scram_credentials(
     records: dict[str, MetadataRecord] = {}
     refused: dict[str, CredentialRefused] = {}
     kept = image.scram_credentials
+    is_supported = scram_supported(metadata_version(image.features))
     alterations: list[Alteration] = [*request.deletions, *request.upsertions]
     for piece in pieces(alterations, RECORDS_A_STEP):
         for each in piece:
@@ -56,6 +59,9 @@ def alter_user_scram_credentials(
                 continue
             if records.pop(each.name, None) is not None:
                 refused[each.name] = CredentialRefused(ErrorCode.DUPLICATE_RESOURCE, TWICE_TEXT)
+                continue
+            if not is_supported:
+                refused[each.name] = CredentialRefused(ErrorCode.UNSUPPORTED_VERSION, TOO_OLD_TEXT)
                 continue
             try:
                 records[each.name] = (

@@ -91,12 +91,14 @@ class StripedReplicaPlacer:
             raise PlacementRefused(
                 f"Invalid replication factor {replication_factor}: the replication factor must be positive."
             )
-        if self._unfenced == 0:
-            raise PlacementRefused("All brokers are currently fenced.")
         if replication_factor > self._total:
             raise PlacementRefused(
                 f"The target replication factor of {replication_factor} cannot be reached because only "
                 f"{self._total} broker(s) are registered or some brokers have all their log directories cordoned."
+            )
+        if self._unfenced == 0:
+            raise PlacementRefused(
+                "All brokers are currently fenced, or have all their log directories cordoned."
             )
         if self._round == self._unfenced and self._unfenced > 1:
             self._shuffle()

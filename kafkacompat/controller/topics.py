@@ -32,7 +32,7 @@ from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import INTERNAL_TOPICS, METADATA_TOPIC, ZERO_UUID, Uuid
 from kafkacompat.ports import Random
 from kafkacompat.quota.client_quotas import MayMutate, unlimited
-from kafkacompat.tasks import TURN_COST, Pace, Work
+from kafkacompat.tasks import TURN_COST, Pace, Work, pieces
 from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.clear_elr_record import ClearElrRecord
@@ -542,14 +542,17 @@ def delete_topics(
     return ControllerResult(tuple(records), DeleteTopicsResponse(responses=results))
 
 
-def deletion_disabled(request: DeleteTopicsRequest, code: ErrorCode) -> DeleteTopicsResponse:
-    """The refusal of every topic while delete.topic.enable is false."""
-    text = "Topic deletion is disabled."
-    results = [
-        DeletableTopicResult(name=name, error_code=code, error_message=text) for name in request.topic_names
-    ]
-    results += [
-        DeletableTopicResult(name=each.name, topic_id=each.topic_id, error_code=code, error_message=text)
-        for each in request.topics
-    ]
-    return DeleteTopicsResponse(responses=results)
+def deletion_disabled(
+    request: DeleteTopicsRequest, code: ErrorCode
+) -> Work[ControllerResult[MetadataRecord, DeleteTopicsResponse]]:
+    """The refusal of every topic while delete.topic.enable is false. As in Kafka it has no text."""
+    results: list[DeletableTopicResult] = []
+    for names in pieces(request.topic_names, NAMED_A_STEP):
+        results += [DeletableTopicResult(name=name, error_code=code) for name in names]
+        yield TURN_COST
+    for some in pieces(request.topics, NAMED_A_STEP):
+        results += [
+            DeletableTopicResult(name=each.name, topic_id=each.topic_id, error_code=code) for each in some
+        ]
+        yield TURN_COST
+    return ControllerResult((), DeleteTopicsResponse(responses=results))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from types import SimpleNamespace
 from typing import Any
 
@@ -228,6 +229,27 @@ def test_nothing_reaches_the_handler_where_nothing_is_allowed(
     assert reached == []
     assert len(getattr(answer, table.by_key[int(key)].named[0].response_field)) == 2
     assert not getattr(answer, "error_code", 0)
+
+
+@pytest.mark.parametrize(("table", "key", "field", "kind", "operation", "make"), CASES)
+def test_a_request_is_whole_again_for_the_next_controller(
+    table: ApiTable, key: ApiKey, field: str, kind: Any, operation: Any, make: Any
+) -> None:
+    """If this controller loses its role, the request goes to the next one. An error of the whole request names all elements."""
+    request = request_of(key, **{field: elements_of(key, field, make, "b", "a")})
+    sent = deepcopy(request)
+    asked(table, key, request, allow(kind, operation, "a"))
+    assert request == sent
+
+
+def test_a_topic_that_is_named_by_its_id_is_so_again_for_the_next_controller() -> None:
+    (topic,) = elements_of(ApiKey.DELETE_TOPICS, "topics", named("name"), "")
+    topic.name, topic.topic_id = None, id_of("c")
+    request = request_of(ApiKey.DELETE_TOPICS, topics=[topic])
+    right = allow(TOPIC, AclOperation.DESCRIBE, "c")
+    answer, _ = asked(CONTROLLER_APIS, ApiKey.DELETE_TOPICS, request, right, topics=("c",))
+    assert [(each.name, each.error_code) for each in answer.responses] == [("c", 29)]
+    assert request.topics[0].name is None
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from kafkacompat.config import ServerConfig
 from kafkacompat.controller._tests.clusters import cluster, settings
 from kafkacompat.controller._tests.harness import Harness
 from kafkacompat.controller.configuration_control_manager import incremental_alter_configs
 from kafkacompat.controller.features import METADATA_VERSION
+from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.tasks import at_once
 from kafkacompat.wire.messages import alter_configs_request as old
 from kafkacompat.wire.messages import incremental_alter_configs_request as incremental
@@ -313,6 +315,47 @@ def test_who_asks_a_controller_cordons_no_other_directories(
     assert (answer.error_code, answer.error_message) == ((0, None) if is_taken else (40, text))
     (answer,) = at_once(incremental_alter_configs(image, settings(), request)).response.responses
     assert answer.error_code == 0, "a broker has checked its directories"
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "value"),
+    [
+        ("2", "listeners", "PLAINTEXT://127.0.0.1:9092,EXTERNAL://127.0.0.1:9094"),
+        ("2", "max.connections.per.ip", "0"),
+        ("", "group.consumer.assignment.interval.ms", "20000"),
+    ],
+)
+def test_a_controller_does_not_judge_brokers_by_its_own_file(name: str, setting: str, value: str) -> None:
+    """It lacks what they have in their files: listeners, exceptions, bounds. The broker that was asked has checked the change."""
+    file = {
+        "node.id": "9",
+        "process.roles": "controller",
+        "listeners": "CONTROLLER://127.0.0.1:9093",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": "9@127.0.0.1:9093",
+        "log.dirs": "/data",
+    }
+    alone = ControllerSettings(ServerConfig.from_properties(file), 9, "cluster")
+    config = incremental.AlterableConfig(name=setting, config_operation=SET, value=value)
+    resource = incremental.AlterConfigsResource(resource_type=BROKER, resource_name=name, configs=[config])
+    request = incremental.IncrementalAlterConfigsRequest(resources=[resource])
+    result = at_once(incremental_alter_configs(cluster(), alone, request))
+    (answer,) = result.response.responses
+    assert (answer.error_code, answer.error_message) == (0, None)
+    (written,) = result.records
+    message: Any = written.message
+    assert (message.resource_name, message.name, message.value) == (name, setting, value)
+
+
+def test_a_list_that_grows_too_long_for_a_record_is_refused(node: Harness) -> None:
+    def append(value: str) -> Any:
+        return alter(node, BROKER, "1", ("ssl.cipher.suites", value, APPEND))
+
+    text = "The configuration value cannot be added because it exceeds the maximum value size of 32767 bytes."
+    assert append("a" * 20_000) == (0, None)
+    assert append("b" * 20_000) == (40, text)
+    assert append("\u00e9" * 7_000) == (40, text)
+    assert append("b" * 12_766) == (0, None)
 
 
 @pytest.mark.parametrize(

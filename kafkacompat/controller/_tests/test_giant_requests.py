@@ -208,6 +208,33 @@ def test_topics_that_are_to_go_are_counted_in_steps(
     assert paused >= SCANNED // topics.NAMED_A_STEP
 
 
+@pytest.mark.parametrize(
+    ("make", "version", "code"),
+    [
+        (lambda: DeleteTopicsRequest(topic_names=["x"] * SCANNED), 1, ErrorCode.INVALID_REQUEST),
+        (lambda: DeleteTopicsRequest(topic_names=["x"] * SCANNED), 3, ErrorCode.TOPIC_DELETION_DISABLED),
+        (
+            lambda: DeleteTopicsRequest(topics=[DeleteTopicState(name="x")] * SCANNED),
+            6,
+            ErrorCode.TOPIC_DELETION_DISABLED,
+        ),
+    ],
+    ids=["version 1", "names", "named"],
+)
+def test_disabled_deletions_are_refused_in_steps_and_without_a_text_as_in_kafka(
+    make: Callable[[], DeleteTopicsRequest], version: int, code: ErrorCode
+) -> None:
+    harness = Harness(properties={"delete.topic.enable": "false"}).start()
+    answer = harness.controller.delete_topics(make(), context(version))
+    assert not answer.done
+    settle(harness)
+    found = answer.result().responses
+    assert len(found) == SCANNED
+    assert {(each.name, each.error_code, each.error_message) for each in found} == {("x", code, None)}
+    _, paused = pauses(topics.deletion_disabled(make(), code))
+    assert paused >= SCANNED // topics.NAMED_A_STEP
+
+
 @pytest.mark.parametrize(("topics", "partitions"), [(MANY, 0), (1, MANY)])
 def test_a_description_of_other_quorums_is_refused_in_steps(
     harness: Harness, topics: int, partitions: int

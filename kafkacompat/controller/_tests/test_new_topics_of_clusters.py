@@ -91,7 +91,20 @@ def test_with_every_broker_fenced_nothing_can_be_placed() -> None:
     answer, _ = create(of(broker(1, fenced=True)), asked(factor=1))
     assert answer.error_code == 38
     assert answer.error_message == (
-        "Unable to replicate the partition 1 time(s): All brokers are currently fenced."
+        "Unable to replicate the partition 1 time(s): All brokers are currently fenced, or have all their log "
+        "directories cordoned."
+    )
+
+
+@pytest.mark.parametrize(
+    ("only", "usable"),
+    [(broker(1, fenced=True), 1), (broker(1, cordoned_directories=(directory(1),)), 0)],
+)
+def test_too_few_brokers_are_told_before_that_none_can_lead(only: Any, usable: int) -> None:
+    answer, _ = create(of(only), asked(factor=2))
+    assert answer.error_message == (
+        "Unable to replicate the partition 2 time(s): The target replication factor of 2 cannot be reached because "
+        f"only {usable} broker(s) are registered or some brokers have all their log directories cordoned."
     )
 
 

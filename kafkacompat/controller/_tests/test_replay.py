@@ -365,6 +365,17 @@ def test_the_epoch_of_the_features_is_where_they_changed_last() -> None:
     assert replayer.publish(10, 2).features_epoch == 9
 
 
+@pytest.mark.parametrize("level", [0, 1])
+def test_a_feature_record_of_kraft_version_changes_nothing(level: int) -> None:
+    """Logs of earlier releases have such records, although the quorum has another level (KAFKA-18979)."""
+    record = FeatureLevelRecord(name="kraft.version", feature_level=level)
+    assert "kraft.version" not in apply(MetadataImage(), record).features
+    replayer = Replayer(MetadataImage())
+    replayer.set_kraft_version(1)
+    replayer.apply([(12, record)])
+    assert replayer.publish(1, 1).features["kraft.version"] == 1
+
+
 @pytest.mark.parametrize(
     ("value", "reason"),
     [

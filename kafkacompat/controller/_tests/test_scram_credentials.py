@@ -48,6 +48,19 @@ def told(result: Any) -> dict[str, tuple[int, str | None]]:
     return users
 
 
+def test_credentials_are_refused_below_the_metadata_version_that_has_their_records() -> None:
+    def changed(level: int) -> dict[str, tuple[int, str | None]]:
+        image = cluster(features={"metadata.version": level})
+        changes = [upsertion("bob"), upsertion("bob"), upsertion("carol", mechanism=9)]
+        result = alter(image, changes, [deletion("alice")])
+        assert result.records == ()
+        return told(result)
+
+    text = "The current metadata.version does not support SCRAM"
+    assert changed(10) == dict.fromkeys(("alice", "bob", "carol"), (ErrorCode.UNSUPPORTED_VERSION, text))
+    assert ErrorCode.UNSUPPORTED_VERSION not in {code for code, _ in changed(11).values()}
+
+
 @pytest.mark.parametrize("mechanism", SCRAM_MECHANISMS, ids=lambda each: each.name)
 def test_what_is_kept_lets_the_password_in_and_is_not_what_was_sent(mechanism: ScramMechanism) -> None:
     salted = mechanism.salted_password("secret", b"salt", 4096)
