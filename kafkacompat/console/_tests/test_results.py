@@ -20,6 +20,7 @@ from kafkacompat.console.core.results import (
     row_fields,
 )
 from kafkacompat.console.core.views import results_view
+from kafkacompat.pipeline.progress import RUNNING, Totals, report_of
 
 LOGS = "logs.summary"
 ALERTS = "metrics.alerts"
@@ -186,6 +187,13 @@ def test_half_a_surrogate_pair_becomes_the_sign_for_an_unknown_letter(topic: str
 def test_a_whole_surrogate_pair_is_one_letter() -> None:
     fields = row_fields(RESULT_TOPICS[ALERTS], json.dumps(alert("\U0001f600")).encode())
     assert fields["event_id"] == "\U0001f600"
+
+
+def test_the_names_of_the_topics_that_a_query_reads_are_all_kept() -> None:
+    topics = tuple(f"{'t' * 240}{number}" for number in range(100))
+    value = report_of("q", topics, 5.0, Totals(), RUNNING, None, 0)
+    fields = row_fields(RESULT_TOPICS["pipeline.progress"], json.dumps(value).encode())
+    assert fields["reads"] == ",".join(topics)
 
 
 def test_of_a_long_key_no_more_is_kept_than_tells_it_apart() -> None:

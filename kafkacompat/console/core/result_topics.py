@@ -34,7 +34,7 @@ class ResultTopic:
 
     order: the field by which the oldest rows are dropped. max_rows: how many rows are kept. by_event: event_id
     identifies a row instead of the record's key. tail_records: read only that many records from the end of each
-    partition (None: all).
+    partition (None: all). whole: fields whose text is not cut.
     """
 
     name: str
@@ -44,6 +44,7 @@ class ResultTopic:
     optional: dict[str, Types] = field(default_factory=dict)
     by_event: bool = False
     tail_records: int | None = None
+    whole: frozenset[str] = frozenset()
 
 
 _WINDOW: dict[str, Types] = {"window_start_ms": WHOLE, "window_end_ms": WHOLE}
@@ -175,6 +176,7 @@ RESULT_TOPICS: dict[str, ResultTopic] = {
                 ),
                 WHOLE,
             ),
+            whole=frozenset(("reads",)),  # names of topics
         ),
     )
 }

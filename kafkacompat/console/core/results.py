@@ -74,21 +74,21 @@ def row_fields(shape: ResultTopic, value: bytes) -> Fields:
         raise RowError("malformed JSON") from None
     if not isinstance(parsed, dict):
         raise RowError("not a JSON object")
-    fields = {name: _checked(name, parsed.get(name), types) for name, types in shape.fields.items()}
+    fields = {name: _checked(shape, name, parsed.get(name), types) for name, types in shape.fields.items()}
     for name, types in shape.optional.items():
-        fields[name] = None if parsed.get(name) is None else _checked(name, parsed[name], types)
+        fields[name] = None if parsed.get(name) is None else _checked(shape, name, parsed[name], types)
     event_id = parsed.get("event_id")
     fields["event_id"] = _kept(event_id) if isinstance(event_id, str) else ""
     return fields
 
 
-def _checked(name: str, value: Any, types: Types) -> Any:
+def _checked(shape: ResultTopic, name: str, value: Any, types: Types) -> Any:
     if value is None:
         raise RowError(f"missing field: {name}")
     if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
         raise RowError(f"wrong type: {name}")
     if isinstance(value, str):
-        return _kept(value)
+        return encodable(value) if name in shape.whole else _kept(value)
     # This comparison is also safe for a NaN and for an integer of any length. It converts nothing.
     if isinstance(value, (int, float)) and not abs(value) <= MAX_JSON_INTEGER:
         raise RowError(f"out of range: {name}")
