@@ -26,6 +26,7 @@ from kafkacompat.config import (
 )
 from kafkacompat.config.dynamic import check_thread_counts
 from kafkacompat.config.group import GroupConfigManager
+from kafkacompat.config.topic import TIERED
 
 
 def server(**changes: str) -> ServerConfig:
@@ -124,6 +125,34 @@ def test_a_tiered_topic_keeps_being_compacted_or_not() -> None:
             validate_topic_configs(after, node, before)
 
 
+@pytest.mark.parametrize("local", ["-1", "11"])
+def test_a_broker_with_a_remote_storage_starts_with_no_local_retention_beyond_retention(local: str) -> None:
+    settings = {"log_retention_ms": "10", "log_local_retention_ms": local}
+    server(**settings)
+    server(**TIERING, **{**settings, "log_retention_ms": "-1"})
+    with pytest.raises(ConfigError, match=f"Invalid value {local} for configuration log.local.retention.ms"):
+        server(**TIERING, **settings)
+
+
+@pytest.mark.parametrize("unit", ["ms", "bytes"])
+def test_a_tiered_topic_keeps_nothing_back_for_longer_than_local_retention(unit: str) -> None:
+    node = server(**TIERING)
+    lag, local, total = f"remote.copy.lag.{unit}", f"local.retention.{unit}", f"retention.{unit}"
+    plain = {TIERED: "true"}
+    text = rf"Invalid value 11 for configuration {lag}: Value must not exceed {local} \(effective value: 10\)"
+    for kept in ({local: "10"}, {total: "10"}):
+        validate_topic_configs({**plain, **kept, lag: "10"}, node)
+        validate_topic_configs({**plain, **kept, lag: "-1"}, node)
+        validate_topic_configs({**kept, lag: "11"}, node)
+        with pytest.raises(ConfigError, match=text):
+            validate_topic_configs({**plain, **kept, lag: "11"}, node)
+    validate_topic_configs({**plain, total: "-1", lag: "11"}, node)
+    with pytest.raises(ConfigError, match=text):
+        validate_topic_configs(
+            {**plain, local: "10"}, server(**TIERING, **{f"log_remote_copy_lag_{unit}": "11"})
+        )
+
+
 def test_the_other_half_of_a_pair_may_be_the_brokers() -> None:
     validate_topic_configs({"max.compaction.lag.ms": "5"}, server())
     with pytest.raises(ConfigError, match=r"min\.compaction\.lag\.ms"):
@@ -179,6 +208,7 @@ def test_each_layer_wins_over_the_one_below() -> None:
         ({"foo.bar": "3"}, True),
         ({"listener.name.plaintext.ssl.key.password": "x"}, True),
         ({"log.retention.ms": "100"}, True),
+        ({"log.local.retention.ms": "100", "log.local.retention.bytes": "100"}, False),
         ({"leader.replication.throttled.rate": "100"}, False),
         ({"listener.name.x.max.connections": "5"}, False),
         ({"listener.name.x.plain.sasl.jaas.config": "x"}, True),
@@ -216,6 +246,16 @@ ONE_BROKER = "Cannot update these configs at default cluster level, broker id mu
         ({"log.retention.ms": "0"}, True, "log.retention.ms "),
         ({"max.connections.per.ip": "0"}, True, "max.connections.per.ip "),
         ({"max.connections": "0"}, False, "Invalid value 0 for configuration max.connections: "),
+        (
+            {"log.local.retention.ms": "-1"},
+            True,
+            "Invalid value -1 for configuration log.local.retention.ms: Value must not be -1 as log.retention.ms",
+        ),
+        (
+            {"log.local.retention.bytes": "11", "log.retention.bytes": "10"},
+            False,
+            "Invalid value 11 for configuration log.local.retention.bytes: Value must not be more than log.reten",
+        ),
         ({"max.connection.creation.rate": "0"}, True, "Invalid value 0 for configuration max.connection."),
         (
             {"listener.name.x.max.connections": "0"},

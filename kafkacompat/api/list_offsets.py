@@ -181,6 +181,7 @@ def _look_up(
         one.current_leader_epoch,
         request.replica_id,
         context.connection_id,
+        request.timeout_ms,
     )
 
 

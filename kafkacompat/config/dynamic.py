@@ -19,7 +19,7 @@ from kafkacompat.config.keys import (
     parse_value,
 )
 from kafkacompat.config.of_listeners import is_of_listener
-from kafkacompat.config.server import ServerConfig, check_constraints
+from kafkacompat.config.server import ServerConfig, check_constraints, check_local_retention
 from kafkacompat.config.topic import LogConfig, effective_log_config
 
 _THREAD_COUNTS = (
@@ -86,7 +86,9 @@ def validate_dynamic_broker(
         )
     if current is not None:
         layers = (current.default_layer, changes) if per_broker else (changes, current.broker_layer)
-        check_constraints(current.static.with_overrides(layers)[0])
+        changed = current.static.with_overrides(layers)[0]
+        check_constraints(changed)
+        check_local_retention(changed)
 
 
 def check_thread_counts(changes: Mapping[str, str], *, per_broker: bool, current: DynamicConfig) -> None:

@@ -454,6 +454,8 @@ def _check_logs(config: ServerConfig) -> None:
         raise _refuse(
             "log.retention.ms", "(or log.retention.minutes, log.retention.hours) must be -1 or at least 1"
         )
+    if config.get_boolean(TIERING):
+        check_local_retention(config)
     threads = config.get_int("log.cleaner.threads")
     if threads < 1:
         raise _refuse("log.cleaner.threads", "must be at least 1")
@@ -463,6 +465,19 @@ def _check_logs(config: ServerConfig) -> None:
     for name in _CODEC_SETTINGS:
         if not 0 <= config.get_int(name) < COMPRESSION_CODEC_COUNT:
             raise ConfigError(name, config.get_int(name), f"expected 0 to {COMPRESSION_CODEC_COUNT - 1}")
+
+
+def check_local_retention(config: ServerConfig) -> None:
+    """In Kafka's words. Each change of a running broker is checked, and the file of a broker with a remote storage."""
+    for unit in ("ms", "bytes"):
+        name, other = f"log.local.retention.{unit}", f"log.retention.{unit}"
+        local, total = config.get_int(name), config.get_int(other)
+        if total < 0 or local == -2:
+            continue
+        if local == -1:
+            raise ConfigError(name, local, f"Value must not be -1 as {other} value is set as {total}.")
+        if local > total:
+            raise ConfigError(name, local, f"Value must not be more than {other} property value: {total}")
 
 
 def _check_cordoned(config: ServerConfig) -> None:

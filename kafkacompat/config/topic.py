@@ -196,6 +196,13 @@ def _validate_remote(values: Mapping[str, Any], effective: ServerConfig, existin
         local, total = values[f"local.retention.{unit}"], values[f"retention.{unit}"]
         if total != -1 and local != -2 and (local == -1 or local > total):
             raise ConfigError(f"local.retention.{unit}", local, f"exceeds retention.{unit} ({total})")
+        lag, kept = values[f"remote.copy.lag.{unit}"], total if local == -2 else local
+        if 0 <= kept < lag:
+            raise ConfigError(
+                f"remote.copy.lag.{unit}",
+                lag,
+                f"Value must not exceed local.retention.{unit} (effective value: {kept})",
+            )
         if values["remote.log.copy.disable"] and local not in (-2, total):
             raise ConfigError(
                 f"local.retention.{unit}",

@@ -57,6 +57,8 @@ class Question(NamedTuple):
     current_leader_epoch: int
     replica_id: int
     connection_id: int
+    timeout_ms: int = 0
+    """How long the client waits for the remote storage. 0: as long as the setting says."""
 
     @property
     def searched_timestamp_ms(self) -> int | None:

@@ -35,6 +35,8 @@ logger = logging.getLogger(__name__)
 
 LATER_MS = 100
 """How long a fetch waits that the remote storage cannot serve yet. Its client sends it again at once."""
+SEARCH_MOST_MS = 300_000
+"""A search holds a place for as long as its client waits, but no longer than this."""
 
 
 HELD_BYTES_MAX = 256 << 20
@@ -200,7 +202,10 @@ class RemoteFetches:
         search = self._tasks.run(
             "searching the remote storage by time", self._remote.find_offset(core, question.timestamp_ms)
         )
-        await self._in_time([search], self._settings.get_int("remote.list.offsets.request.timeout.ms"))
+        most_ms = min(question.timeout_ms, SEARCH_MOST_MS)
+        if most_ms <= 0:
+            most_ms = self._settings.get_int("remote.list.offsets.request.timeout.ms")
+        await self._in_time([search], most_ms)
         if not search.done:
             search.cancel()
             return OffsetLookup(ErrorCode.REQUEST_TIMED_OUT)

@@ -454,11 +454,14 @@ class ReplicaManager:
         current_leader_epoch: int,
         replica_id: int,
         connection_id: int = THIS_NODE,
+        timeout_ms: int = 0,
     ) -> OffsetLookup | Deferred[OffsetLookup]:
         core = self.core(partition)
         if core is None:
             return OffsetLookup(self.hosted.absent(partition))
-        question = Question(timestamp_ms, read_committed, current_leader_epoch, replica_id, connection_id)
+        question = Question(
+            timestamp_ms, read_committed, current_leader_epoch, replica_id, connection_id, timeout_ms
+        )
         if core.is_leader and replica_id < 0 and core.cannot_be_read_yet():
             durable = self.hosted.new_log_syncs.answers.get(partition)
             if durable is not None:

@@ -243,9 +243,10 @@ class PartitionService(Protocol):
         current_leader_epoch: int,
         replica_id: int,
         connection_id: int = ...,
+        timeout_ms: int = ...,
     ) -> OffsetLookup | Deferred[OffsetLookup]:
         """Return the offset. It comes later if the log must be searched for a timestamp. Connections take turns with
-        their searches."""
+        their searches. A search of the remote storage ends after `timeout_ms`. 0: as the setting says."""
         ...
 
     def search_room(self) -> Deferred[None] | None:

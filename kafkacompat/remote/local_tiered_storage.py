@@ -53,6 +53,16 @@ class LocalTieredStorage:
         self._unfinished = f"{directory.rstrip('/')}/{UNFINISHED}"
 
     def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
+        try:
+            self._store(metadata, data)
+        except Exception:
+            # The next attempt has another id. In a full folder, what is left of this one would take its room.
+            with suppress(RemoteStorageException):
+                self.delete_log_segment_data(metadata)
+            raise
+        return None
+
+    def _store(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> None:
         with _told(f"segment {metadata.remote_log_segment_id} cannot be stored"):
             folder = self._folder(metadata)
             for each in (self._directory, self._root, self._unfinished, folder):
@@ -73,7 +83,6 @@ class LocalTieredStorage:
             # The folder may be new, also if another copy has made it.
             self._disk.sync_directory(self._root)
             self._disk.sync_directory(self._directory)
-        return None
 
     def fetch_log_segment(
         self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None

@@ -433,15 +433,23 @@ class RemoteLogManager:
             from_offset = max(copied + 1, log.local_log_start_offset)
             segments = log.segments_from(from_offset, LOOKED_AT_ONCE + 1)
             await self._learn_ages(log, segments)
-            lag_bytes = log.config.remote_copy_lag_bytes
+            config = log.config
+            lag_ms = core_rules.copy_lag(
+                config.remote_copy_lag_ms, config.local_retention_ms, config.retention_ms
+            )
+            lag_bytes = core_rules.copy_lag(
+                config.remote_copy_lag_bytes, config.local_retention_bytes, config.retention_bytes
+            )
+            counts_what_follows = lag_ms != 0 and lag_bytes > 0
             rest = [
-                _facts_of(each) for each in (segments if lag_bytes <= 0 else log.segments_from(from_offset))
+                _facts_of(each)
+                for each in (log.segments_from(from_offset) if counts_what_follows else segments)
             ]
             candidates = core_rules.candidate_log_segments(
                 rest,
                 from_offset=from_offset,
                 last_stable_offset=last_stable_offset,
-                copy_lag_ms=log.config.remote_copy_lag_ms,
+                copy_lag_ms=lag_ms,
                 copy_lag_bytes=lag_bytes,
                 now_ms=self._clock.now_ms(),
             )[:LOOKED_AT_ONCE]
@@ -829,12 +837,18 @@ class RemoteLogManager:
                 min(expired.log_start_offset, log.high_watermark)
             ):
                 self._log_start_moved(tiered.core)
+            refusal: RemoteStorageException | None = None
             for metadata in expired.segments:
                 if not tiered.core.is_leader or tiered.core.leader_epoch != tiered.leader_epoch:
                     return False
-                await self._delete(metadata)
+                refused = await self._delete_unless_refused(metadata)
+                if refused is not None:
+                    refusal = refusal or refused
+                    continue
                 state.deletion_lag_segments -= 1
                 state.deletion_lag_bytes -= metadata.segment_size_in_bytes
+            if refusal is not None:
+                raise refusal
         return False
 
     async def _end_reads(self, metadata: RemoteLogSegmentMetadata) -> None:
@@ -864,6 +878,18 @@ class RemoteLogManager:
         await self._metadata.update_remote_log_segment_metadata(
             self._update(metadata, states.DELETE_SEGMENT_FINISHED, metadata.custom_metadata)
         )
+
+    async def _delete_unless_refused(
+        self, metadata: RemoteLogSegmentMetadata
+    ) -> RemoteStorageException | None:
+        """Returns why the copy stays: a store may keep one for good. Raises what concerns other copies too."""
+        try:
+            await self._delete(metadata)
+        except (RetriableRemoteStorageException, RemoteResourceNotFoundException):
+            raise
+        except RemoteStorageException as refusal:
+            return refusal
+        return None
 
     async def _mark_and_delete(self, partition: TopicIdPartition) -> None:
         """The mark lets another node, or the next start of this one, finish the deletion."""
@@ -904,12 +930,18 @@ class RemoteLogManager:
                 if is_marked and not is_started:
                     await self._record_deletion(partition, states.DELETE_PARTITION_STARTED)
                     is_started = True
+                refusal: RemoteStorageException | None = None
                 async with self._deletions:
-                    for step in self._end_reads, self._delete:
-                        for metadata in self._metadata.list_remote_log_segments(partition):
-                            if key in self._tiered:
-                                break
-                            await step(metadata)
+                    for metadata in self._metadata.list_remote_log_segments(partition):
+                        if key in self._tiered:
+                            break
+                        await self._end_reads(metadata)
+                    for metadata in self._metadata.list_remote_log_segments(partition):
+                        if key in self._tiered:
+                            break
+                        refusal = await self._delete_unless_refused(metadata) or refusal
+                if refusal is not None:
+                    raise refusal
                 if not is_marked:
                     break
                 # The record of a copy may have been on its way.

@@ -46,6 +46,14 @@ class Candidate(NamedTuple):
     """The base offset of the next segment."""
 
 
+def copy_lag(lag: int, local_retention: int, retention: int) -> int:
+    """remote.copy.lag.ms or remote.copy.lag.bytes in force. -1 is the local retention, because a segment is deleted here only
+    when it is copied, and the local retention is -2 if it is the same as retention.*."""
+    if lag != -1:
+        return lag
+    return retention if local_retention == -2 else local_retention
+
+
 def candidate_log_segments(
     segments: Sequence[LocalSegment],
     *,
@@ -57,8 +65,8 @@ def candidate_log_segments(
 ) -> list[Candidate]:
     """The segments to copy now, oldest first. The last of `segments` is active and is not copied.
 
-    A segment must end at or below the last stable offset. remote.copy.lag.ms and remote.copy.lag.bytes keep the newest ones
-    back: whichever is reached first lets a segment go, 0 lets all go, and -1 is no reason to let one go."""
+    A segment must end at or below the last stable offset. The two lags, from `copy_lag`, keep the newest ones back: whichever
+    is reached first lets a segment go, 0 lets all go, and -1 is no reason to let one go."""
     first = 0
     for at, segment in enumerate(segments):
         if segment.base_offset <= from_offset:

@@ -11,6 +11,8 @@ from kafkacompat.config import LogConfig
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.partition._tests.kit import batch_of, partition_image, topic_image
+from kafkacompat.partition.list_offsets import Question
+from kafkacompat.partition.service import OffsetLookup
 from kafkacompat.ports import FileSlice
 from kafkacompat.ports.dispatcher import Pending
 from kafkacompat.wire.errors import ErrorCode
@@ -73,6 +75,24 @@ def rows(response: Any) -> list[tuple[int, int, int]]:
 def test_latest_offset_in_every_version(version: int) -> None:
     api = filled()
     assert rows(api.call(list_offsets(-1), version)) == [(0, 3, 2 if version >= 4 else -1)]
+
+
+@pytest.mark.parametrize(("version", "told_ms"), [(9, 0), (10, 5000), (11, 5000)])
+def test_a_lookup_is_told_how_long_its_client_waits(
+    version: int, told_ms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api = filled()
+    questions: list[Question] = []
+
+    def list_offset(partition: TopicPartition, question: Question) -> OffsetLookup:
+        questions.append(question)
+        return OffsetLookup(ErrorCode.NONE)
+
+    monkeypatch.setattr(api.world.manager, "_list_offset", list_offset)
+    request = list_offsets(0)
+    request.timeout_ms = 5000
+    api.call(request, version)
+    assert [question.timeout_ms for question in questions] == [told_ms]
 
 
 @pytest.mark.parametrize(("timestamp", "first"), [(-3, 7), (-4, 8), (-5, 9), (-6, 11)])

@@ -366,6 +366,27 @@ def test_a_search_has_its_time() -> None:
     assert found.result().error == ErrorCode.REQUEST_TIMED_OUT
 
 
+@pytest.mark.parametrize("timeout_ms", [1_000, 90_000])
+def test_a_search_has_the_time_that_its_client_gives_it(timeout_ms: int) -> None:
+    tiered = TieredWorld()
+    found = tiered.world.manager.list_offset(T0, 0, False, -1, -1, timeout_ms=timeout_ms)
+    assert isinstance(found, Deferred)
+    tiered.world.time.advance(timeout_ms - 1)
+    assert not found.done
+    tiered.world.time.advance(1)
+    assert found.result().error == ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_no_search_waits_for_longer_than_five_minutes() -> None:
+    tiered = TieredWorld()
+    found = tiered.world.manager.list_offset(T0, 0, False, -1, -1, timeout_ms=2**31 - 1)
+    assert isinstance(found, Deferred)
+    tiered.world.time.advance(299_999)
+    assert not found.done
+    tiered.world.time.advance(1)
+    assert found.result().error == ErrorCode.REQUEST_TIMED_OUT
+
+
 def test_a_log_without_a_remote_part_is_searched_as_ever() -> None:
     tiered = TieredWorld()
     tiered.log.increment_log_start_offset(2)

@@ -159,6 +159,25 @@ def test_a_copy_that_fails_anywhere_can_be_repeated_or_deleted(failing: int) -> 
     assert room.disk.list_directory("/tier/kafka-tiered-storage.tmp") == []
 
 
+@pytest.mark.parametrize("suffix", [".index", ".snapshot", ".log"])
+def test_a_copy_for_which_the_folder_has_no_room_gives_its_room_back(suffix: str) -> None:
+    """The next attempt has another id, and would find the room taken."""
+    room = Room()
+    room.copy(2)
+    data = files(room.disk, "/log")
+    before = room.disk.list_directory(FOLDER)
+
+    def refuse(operation: str, path: str) -> OSError | None:
+        is_written = operation == "sync" and path.startswith("/tier") and path.endswith(suffix)
+        return OSError(errno.ENOSPC, "full", path) if is_written else None
+
+    room.disk.refuse = refuse
+    with pytest.raises(RetriableRemoteStorageException, match=r"cannot be stored.*full"):
+        room.store.copy_log_segment_data(segment(), data)
+    assert room.disk.list_directory(FOLDER) == before
+    assert room.disk.list_directory("/tier/kafka-tiered-storage.tmp") == []
+
+
 def test_a_snapshot_that_is_in_no_file_is_stored() -> None:
     room = Room()
     data = replace(files(room.disk, "/log"), producer_snapshot_index=b"snapshot")

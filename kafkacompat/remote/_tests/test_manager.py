@@ -15,7 +15,7 @@ from kafkacompat.log.replay import made_snapshot
 from kafkacompat.ports import LogRefused, TimestampOffset, WorkersBusy
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.records.read import records_of
-from kafkacompat.remote._tests.manager_kit import PARTITION, REMADE, TIERED, Tier
+from kafkacompat.remote._tests.manager_kit import PARTITION, REMADE, TIERED, MemoryStorage, Tier
 from kafkacompat.remote.manager import TAKEN_OVER_AFTER_MS
 from kafkacompat.remote.manager_core import UNFINISHED_KEPT_MS
 from kafkacompat.remote.metadata import (
@@ -168,13 +168,36 @@ def test_many_segments_are_copied_pass_after_pass() -> None:
 
 
 def test_a_lag_keeps_segments_back() -> None:
-    tier = Tier(replace(TIERED, remote_copy_lag_ms=60_975))
+    tier = Tier(replace(TIERED, remote_copy_lag_ms=60_975, local_retention_bytes=-1))
     tier.fill()
     tier.time.advance(1000)
     tier.lead()
     assert tier.starts() == []
     tier.pass_on()
     assert tier.starts() == []
+    tier.pass_on()
+    assert tier.starts() == [0, 10]
+
+
+@pytest.mark.parametrize("lag_ms", [-1, 10**9])
+def test_an_open_lag_in_bytes_lets_go_what_local_retention_would_delete(lag_ms: int) -> None:
+    tier = Tier(replace(TIERED, remote_copy_lag_ms=lag_ms, remote_copy_lag_bytes=-1))
+    tier.fill()
+    kept = sum([each.size for each in tier.log.segments[2:]])
+    tier.log.config = replace(tier.log.config, local_retention_bytes=kept)
+    tier.time.advance(1000)
+    tier.lead()
+    assert tier.starts() == [0, 10]
+    assert tier.log.enforce_retention(NOW_MS) == 2
+
+
+def test_an_open_lag_in_time_lets_go_what_local_retention_would_delete() -> None:
+    tier = Tier(replace(TIERED, remote_copy_lag_ms=-1, local_retention_bytes=-1, local_retention_ms=60_975))
+    tier.fill()
+    tier.time.advance(1000)
+    tier.lead()
+    assert tier.starts() == []
+    tier.pass_on()
     tier.pass_on()
     assert tier.starts() == [0, 10]
 
@@ -445,6 +468,55 @@ def test_a_deletion_that_fails_is_repeated() -> None:
     ]
     tier.pass_on()
     assert tier.starts() == [10, 20]
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> set[int]:
+    """The start offsets of copies that no store deletes, like a file system whose files are locked."""
+    offsets: set[int] = set()
+    delete = MemoryStorage.delete_log_segment_data
+
+    def refuse(storage: MemoryStorage, metadata: RemoteLogSegmentMetadata) -> None:
+        if metadata.start_offset in offsets:
+            raise RemoteStorageException("the file is locked")
+        delete(storage, metadata)
+
+    monkeypatch.setattr(MemoryStorage, "delete_log_segment_data", refuse)
+    return offsets
+
+
+def test_a_copy_that_the_store_keeps_holds_up_no_deletion_of_another(
+    kept: set[int], caplog: pytest.LogCaptureFixture
+) -> None:
+    tier = tiered()
+    kept.add(0)
+    tier.log.increment_log_start_offset(20)
+    tier.pass_on()
+    assert tier.starts() == [0, 20]
+    assert [each.getMessage() for each in caplog.records if each.levelname == "WARNING"] == [
+        f"[RemoteLogManager partition={PARTITION}] the file is locked"
+    ]
+    tier.log.increment_log_start_offset(30)
+    tier.pass_on()
+    assert tier.starts() == [0]
+    kept.clear()
+    tier.pass_on()
+    assert tier.starts() == []
+
+
+def test_a_copy_of_a_deleted_topic_that_the_store_keeps_holds_up_no_deletion_of_another(
+    kept: set[int],
+) -> None:
+    tier = tiered()
+    kept.add(0)
+    tier.manager.gone(tier.core, is_deleted=True, was_leader=True)
+    tier.settle()
+    assert tier.starts() == [0]
+    assert tier.metadata.deletion == [(MARKED, 3), (STARTED, 3)]
+    kept.clear()
+    tier.pass_on()
+    assert tier.starts() == []
+    assert tier.metadata.deletion[2:] == [(FINISHED, 0)]
 
 
 def test_the_leader_of_a_deleted_topic_deletes_its_copies() -> None:

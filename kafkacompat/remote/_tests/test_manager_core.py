@@ -13,6 +13,7 @@ from kafkacompat.remote.manager_core import (
     RLMQuotaManager,
     candidate_log_segments,
     common_end_offset,
+    copy_lag,
     epoch_for_offset,
     epochs_in_range,
     expired_segments,
@@ -102,6 +103,13 @@ def test_a_lag_keeps_the_newest_segments_back() -> None:
     assert candidates(copy_lag_ms=-1, copy_lag_bytes=200) == [0, 10]
     assert candidates(copy_lag_ms=990, copy_lag_bytes=300) == [0, 10]
     assert candidates(copy_lag_ms=10_000, copy_lag_bytes=0) == [0, 10, 20]
+
+
+def test_an_open_lag_is_the_local_retention() -> None:
+    assert copy_lag(-1, local_retention=5, retention=70) == 5
+    assert copy_lag(-1, local_retention=-2, retention=70) == 70
+    assert copy_lag(-1, local_retention=-1, retention=-1) == -1
+    assert [copy_lag(lag, local_retention=5, retention=70) for lag in (0, 3)] == [0, 3]
 
 
 def test_a_segment_of_the_future_is_not_kept_back_by_time() -> None:
