@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import trio
 
@@ -31,6 +31,8 @@ LOOKS_PER_MIRRORS = 10
 """A node looks through the settings of all topics for them."""
 NUMBERS_INTERVAL_S = 5.0
 """A scrape of a node with many topics takes 0.2 s of its CPU."""
+
+NO_THREAD = "the system gives the console no thread"
 
 Clock = Callable[[], int]
 
@@ -66,6 +68,23 @@ async def require_listener(places: list[tuple[str, int]]) -> None:
             if number == 0:
                 reason = "no connection in time" if isinstance(error, trio.TooSlowError) else reason_of(error)
     raise BrokerAway(reason)
+
+
+async def kept_up(task: Callable[[], Awaitable[None]], tell: Callable[[str], object]) -> None:
+    """Carry out a task, and begin it again if the system gave it no thread. That passes, and must not end the console."""
+    while True:
+        try:
+            await task()
+            return
+        except* RuntimeError as failures:
+            if failures.split(_is_no_thread)[1] is not None:
+                raise
+            tell(NO_THREAD)
+        await trio.sleep(AWAY_INTERVAL_S)
+
+
+def _is_no_thread(failure: BaseException) -> bool:
+    return isinstance(failure, RuntimeError) and "start new thread" in str(failure)
 
 
 async def keep_looking(

@@ -7,6 +7,7 @@ views.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 
 import trio
@@ -81,7 +82,13 @@ class ResultReader:
 
     def _new_consumer(self) -> Consumer:
         self._followed = set()
-        return Consumer(consumer_settings(self._bootstrap), logger=quiet_logger())
+        while True:
+            trio.from_thread.check_cancelled()
+            try:
+                return Consumer(consumer_settings(self._bootstrap), logger=quiet_logger())
+            except KafkaException:
+                # The system gives the library no thread or no descriptor. That passes.
+                time.sleep(POLL_S)
 
     def _forget(self, wanted: dict[str, TopicSeen]) -> list[str]:
         """Return the topics that were deleted, or deleted and created again, and drop their state."""

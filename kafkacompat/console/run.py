@@ -19,9 +19,10 @@ from kafkacompat.console.admin import ClusterClient
 from kafkacompat.console.core.tokens import checked_token, is_beyond_loopback
 from kafkacompat.console.decoder import Decoder
 from kafkacompat.console.failure import ConsoleError
-from kafkacompat.console.looking import keep_counting, keep_looking, wall_clock_ms
+from kafkacompat.console.looking import keep_counting, keep_looking, kept_up, wall_clock_ms
 from kafkacompat.console.reader import MAX_WAITING_BATCHES, Batch, ResultReader
 from kafkacompat.console.server import application
+from kafkacompat.console.share_numbers import NumbersTold
 from kafkacompat.console.state import ConsoleState
 from kafkacompat.console.watching import OPTION, Nodes
 from kafkacompat.pipeline.schemas.client import RegistrySettings
@@ -130,8 +131,10 @@ async def run_console(
             binds = await nursery.start(server)
             # The server closes the descriptor: it has created a socket from the number.
             listener.detach()
-            nursery.start_soon(keep_looking, state, client, reader, wall_clock_ms, security)
-            nursery.start_soon(keep_counting, state, metrics)
+            looking = partial(keep_looking, state, client, reader, wall_clock_ms, security)
+            nursery.start_soon(kept_up, looking, lambda why: state.away(wall_clock_ms(), why))
+            counting = partial(keep_counting, state, metrics)
+            nursery.start_soon(kept_up, counting, lambda why: state.counted(NumbersTold(error=why)))
             nursery.start_soon(reader.run, send)
             nursery.start_soon(fold_batches, state, receive)
             ready(binds[0], made)

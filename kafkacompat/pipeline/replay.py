@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from itertools import islice
-from typing import Any, Final, Protocol
+from operator import methodcaller
+from typing import Any, Final, NamedTuple, Protocol
 
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.jobs.validation import REJECTED_TEXT_CHARACTERS_MAX
@@ -49,6 +50,10 @@ MESSAGE_BYTES_MAX: Final = 1_000_000_000
 TOO_LARGE: Final = frozenset({"MSG_SIZE_TOO_LARGE", "_MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"})
 
 
+HEADERS_OF: Final = methodcaller("headers")
+"""A direct call is not checked for the library's error after a while, and the broken list that it returns ends the process."""
+
+
 class TooLarge(Exception):
     """A topic does not take a record, or several of them in one batch."""
 
@@ -80,7 +85,7 @@ class Rejected:
 class Replayed:
     """What a call has done. topics: the numbers of records written, by topic. before: in earlier calls. gone: records that
     are not at their offset any more. left: records beyond RECORDS_MAX, at most: some may have been replayed before.
-    large: records that their topics do not take.
+    large: records that their topics do not take. unreadable: records with headers that the client library cannot read.
     """
 
     topics: Counter[str]
@@ -88,6 +93,15 @@ class Replayed:
     gone: int
     left: int
     large: int = 0
+    unreadable: int = 0
+
+
+class Original(NamedTuple):
+    """A record that was rejected. headers: None if the client library cannot read them, as the name of one is not UTF-8."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, Any]] | None
 
 
 def decode(value: bytes | None) -> Rejected | None:
@@ -159,14 +173,14 @@ class Log(Protocol):
         """Give the keys of the ledger, from the first to the present end."""
         ...
 
-    def originals(self, wanted: Sequence[Rejected]) -> list[tuple[Rejected, Any]]:
+    def originals(self, wanted: Sequence[Rejected]) -> list[tuple[Rejected, Original | None]]:
         """Return each rejected record with the record at its offset, or None if that is another one or none.
 
         wanted: in the order of their places.
         """
         ...
 
-    def write(self, found: Sequence[tuple[Rejected, Any]]) -> None:
+    def write(self, found: Sequence[tuple[Rejected, Original]]) -> None:
         """Write the records and their keys in the ledger in one transaction. Raises TooLarge."""
         ...
 
@@ -184,7 +198,7 @@ def replay_all(
     """
     log.fence()
     topics: Counter[str] = Counter()
-    before = gone = left = large = 0
+    before = gone = left = large = unreadable = 0
     asked = (each for each in log.rejected() if is_asked(each.reason, reasons))
     while part := {each.key: each for each in islice(asked, PART_RECORDS)}:
         known = len(part)
@@ -197,8 +211,10 @@ def replay_all(
         while seen < len(waiting) and (room := records_max - topics.total()) > 0:
             some = log.originals(waiting[seen : seen + min(room, TRANSACTION_RECORDS)])
             seen += len(some)
-            found = [(each, record) for each, record in some if record is not None]
-            gone += len(some) - len(found)
+            there = [(each, record) for each, record in some if record is not None]
+            gone += len(some) - len(there)
+            found = [(each, record) for each, record in there if record.headers is not None]
+            unreadable += len(there) - len(found)
             if found:
                 taken = _write_or_halves(log, found)
                 large += len(found) - len(taken)
@@ -208,10 +224,10 @@ def replay_all(
         if topics.total() >= records_max:
             # Whether these wait too is for the next call to find out.
             left += sum(1 for _ in asked)
-    return Replayed(topics, before, gone, left, large)
+    return Replayed(topics, before, gone, left, large, unreadable)
 
 
-def _write_or_halves(log: Log, found: list[tuple[Rejected, Any]]) -> list[tuple[Rejected, Any]]:
+def _write_or_halves(log: Log, found: list[tuple[Rejected, Original]]) -> list[tuple[Rejected, Original]]:
     """Write the records, fewer at a time where a topic does not take them. Return those that were written."""
     try:
         log.write(found)
@@ -284,11 +300,11 @@ class _KafkaLog:
             for message in _messages(reader, self._ledger):
                 yield (message.key() or b"").decode(errors="replace")
 
-    def originals(self, wanted: Sequence[Rejected]) -> list[tuple[Rejected, Any]]:
+    def originals(self, wanted: Sequence[Rejected]) -> list[tuple[Rejected, Original | None]]:
         """As in Log."""
         return _originals(self._originals, wanted)
 
-    def write(self, found: Sequence[tuple[Rejected, Any]]) -> None:
+    def write(self, found: Sequence[tuple[Rejected, Original]]) -> None:
         """As in Log."""
         _write(self._producer, self._ledger, found)
 
@@ -375,11 +391,11 @@ def _rejected_in(reader: Any, topic: str) -> Iterator[Rejected]:
             yield found
 
 
-def _originals(reader: Any, wanted: Iterable[Rejected]) -> list[tuple[Rejected, Any]]:
-    """Return each rejected record with the message at its offset, or None. They must be in the order of their places."""
+def _originals(reader: Any, wanted: Iterable[Rejected]) -> list[tuple[Rejected, Original | None]]:
+    """Return each rejected record with the one at its offset, or None. They must be in the order of their places."""
     from confluent_kafka import KafkaException, TopicPartition
 
-    found: list[tuple[Rejected, Any]] = []
+    found: list[tuple[Rejected, Original | None]] = []
     present: dict[tuple[str, int], tuple[int, int]] = {}
     held: Any = None
     for each in wanted:
@@ -402,13 +418,20 @@ def _originals(reader: Any, wanted: Iterable[Rejected]) -> list[tuple[Rejected, 
             held = _next(reader)
         is_there = held.error() is None and held.offset() == each.offset
         is_there = is_there and is_same(each, held.value(), held.timestamp()[1])
-        found.append((each, held if is_there else None))
+        found.append((each, Original(held.key(), held.value(), _headers(held)) if is_there else None))
         if held.error() is not None:
             held = None
     return found
 
 
-def _write(producer: Any, ledger: str, found: Iterable[tuple[Rejected, Any]]) -> None:
+def _headers(message: Any) -> list[tuple[str, Any]] | None:
+    try:
+        return list(HEADERS_OF(message) or [])
+    except (SystemError, UnicodeError):
+        return None
+
+
+def _write(producer: Any, ledger: str, found: Iterable[tuple[Rejected, Original]]) -> None:
     """Write the records and what the ledger says of them in one transaction. Raises KafkaException and TooLarge."""
     from confluent_kafka import KafkaException
 
@@ -428,10 +451,10 @@ def _write(producer: Any, ledger: str, found: Iterable[tuple[Rejected, Any]]) ->
                 producer.poll(0.1)
 
     try:
-        for each, message in found:
-            headers = [pair for pair in message.headers() or [] if pair[0] != HEADER]
+        for each, (key, value, kept) in found:
+            headers = [pair for pair in kept or [] if pair[0] != HEADER]
             headers.append((HEADER, each.event_id.encode()))
-            produce(each.topic, message.value(), message.key(), partition=each.partition, headers=headers)
+            produce(each.topic, value, key, partition=each.partition, headers=headers)
             told = {
                 "event_id": each.event_id,
                 "reason": each.reason,

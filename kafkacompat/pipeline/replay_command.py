@@ -50,6 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
     )
     if done.large:
         print(f"{done.large:,} are larger than their topics take now")
+    if done.unreadable:
+        print(f"{done.unreadable:,} have a header whose name is no UTF-8 text, and stay as they are")
     if done.left:
         print(f"up to {done.left:,} are left: a call replays at most {RECORDS_MAX:,}, so call again")
     return 0

@@ -16,8 +16,8 @@ WORKER_LACKS: Final = "ModuleNotFoundError: "
 STATE_CHANGED: Final = re.compile(r"\[((?:STATE_STORE|STREAMING_STATEFUL)_[A-Z_.]+)\]")
 """How Spark refuses state of another query plan."""
 STATE_HELP: Final = (
-    "the state in the checkpoint is that of another version of the job. Run that version, or start again with empty folders for "
-    "--checkpoint and --output"
+    "the state in the checkpoint is that of another version of the job. Run that version with the state_version of this one, or "
+    "start again with empty folders for --checkpoint and --output"
 )
 TABLE_CHANGED: Final = re.compile(
     r"(?:Failed to merge |Cannot change column type: |Not a (?:struct|map|list): )(?:(?! SQLSTATE: ).)*"

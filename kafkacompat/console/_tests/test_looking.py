@@ -9,11 +9,14 @@ from functools import partial
 import pytest
 import trio
 import trio.testing
+from confluent_kafka import KafkaError, KafkaException
 
+from kafkacompat.console import reader as reading
 from kafkacompat.console._tests.making import partition, snapshot, topic
 from kafkacompat.console.core.snapshot import GroupSeen, NodeSeen, Snapshot
 from kafkacompat.console.failure import BrokerAway
-from kafkacompat.console.looking import addresses, keep_looking, require_listener
+from kafkacompat.console.looking import addresses, keep_looking, kept_up, require_listener
+from kafkacompat.console.reader import ResultReader
 from kafkacompat.console.sizes import sizes_of
 from kafkacompat.console.state import ConsoleState
 from kafkacompat.security.cluster_address import ClusterAddress
@@ -115,3 +118,54 @@ async def test_looking_goes_on_after_a_broker_was_away(
     assert state.snapshot is not None
     assert (state.snapshot.sizes, state.snapshot.sizes_error) == (None, "asked for a login")
     assert state.lags.of("g") == [(70, 6)], "one point, however many looks"
+
+
+def no_thread() -> RuntimeError:
+    return RuntimeError("can't start new thread")
+
+
+@pytest.mark.parametrize("failure", [no_thread(), ExceptionGroup("of a nursery", [no_thread(), no_thread()])])
+async def test_looking_goes_on_when_there_is_a_thread_again(
+    failure: Exception, autojump_clock: trio.testing.MockClock
+) -> None:
+    told: list[str] = []
+    begun = 0
+
+    async def look() -> None:
+        nonlocal begun
+        begun += 1
+        if begun < 3:
+            raise failure
+
+    await kept_up(look, told.append)
+    assert begun == 3
+    assert told == ["the system gives the console no thread"] * 2
+
+
+async def test_another_failure_of_looking_is_not_hidden() -> None:
+    async def look() -> None:
+        raise ExceptionGroup("of a nursery", [no_thread(), RuntimeError("a mistake of ours")])
+
+    told: list[str] = []
+    with pytest.raises(ExceptionGroup):
+        await kept_up(look, told.append)
+    assert told == []
+
+
+async def test_results_are_read_on_when_the_library_gets_its_threads_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A new consumer is made when a topic was deleted and created again."""
+    asked = 0
+
+    def consumer(settings: object, logger: object) -> str:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            raise KafkaException(KafkaError(KafkaError._CRIT_SYS_RESOURCE, "Failed to create thread"))
+        return "a consumer"
+
+    monkeypatch.setattr(reading, "Consumer", consumer)
+    monkeypatch.setattr(reading, "POLL_S", 0.0)
+    reader = ResultReader(ClusterAddress("h:1"))
+    assert await trio.to_thread.run_sync(reader._new_consumer) == "a consumer"

@@ -178,6 +178,54 @@ def test_a_record_whose_lines_come_late_keeps_its_event_id_after_a_crash() -> No
         assert found == [(0, {first + b"\n" + second}), (2 * len(first) + 2, {third})]
 
 
+def refuse_reads_up_to(patch: pytest.MonkeyPatch, end: int) -> None:
+    """Reads that end there fail, as on a network file system whose server is away for a moment."""
+    read = os.pread
+
+    def refuse(descriptor: int, length: int, offset: int) -> bytes:
+        if offset + length == end:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return read(descriptor, length, offset)
+
+    patch.setattr(os, "pread", refuse)
+
+
+def test_a_record_whose_file_cannot_be_read_for_a_moment_is_sent_when_it_has_waited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with a_collector(begins) as world:
+        world.append(2)
+        world.turn()
+        with monkeypatch.context() as patch:
+            refuse_reads_up_to(patch, world.log.stat().st_size)
+            world.wait(10.0)
+        assert "Input/output error" in world.troubles
+        world.append(2)
+        world.drain()
+        assert world.missing() == []
+
+
+def test_a_record_whose_file_cannot_be_read_for_a_moment_is_sent_when_the_next_begins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with a_collector(begins) as world, mock.patch.object(running, "RECORD_WAIT_S", 5.0):
+        world.append(3, 500)
+        end = world.log.stat().st_size
+        world.files[-1].stream.write(b"000003")
+        for _ in range(6):
+            world.turn()
+        world.files[-1].stream.write(b" rest\n")
+        world.files[-1].lines.append(b"000003 rest")
+        with monkeypatch.context() as patch:
+            refuse_reads_up_to(patch, end)
+            world.turn()
+        assert "Input/output error" in world.troubles
+        world.turn()
+        world.wait(6.0)
+        world.drain()
+        assert world.missing() == []
+
+
 @pytest.mark.parametrize("before", [3, 400])
 @pytest.mark.parametrize("down", [False, True])
 @pytest.mark.parametrize("allowed", [1 << 30, 3, 0])
@@ -653,6 +701,47 @@ def test_a_state_that_cannot_be_saved_for_a_while_ends_nothing(
     world.crash()
     world.drain()
     assert set(world.values().values()) == {1}
+
+
+@pytest.mark.parametrize("rule", [None, begins])
+def test_lines_of_a_new_log_wait_while_the_state_cannot_be_saved(
+    monkeypatch: pytest.MonkeyPatch, rule: Callable[[bytes], bool] | None
+) -> None:
+    def full(text: str) -> None:
+        raise PipelineFailed("the state cannot be saved: No space left on device")
+
+    with a_collector(rule) as world:
+        world.append(3)
+        world.wait(10.0)
+        world.drain()
+        with monkeypatch.context() as patch:
+            patch.setattr(world.state, "save", full)
+            world.rename_within(0)
+            world.append(6)
+            world.wait(10.0)
+            world.drain()
+            # Their event ids are certain only when the state has them.
+            assert len(world.missing()) == 6
+            assert "No space left" in world.troubles
+        world.wait(10.0)
+        world.drain()
+        assert world.missing() == []
+        assert world.collector.figures().trouble is None
+        world.crash()
+        world.drain()
+        assert set(world.values().values()) == {1}
+
+
+def test_a_state_that_can_never_be_saved_ends_the_collector(
+    world: CollectorKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(text: str) -> None:
+        raise PipelineFailed("the state cannot be saved: Permission denied")
+
+    monkeypatch.setattr(world.state, "save", refuse)
+    world.append(1)
+    with pytest.raises(PipelineFailed, match="Permission denied"):
+        world.turn()
 
 
 def test_a_collector_that_is_told_to_end_leaves_the_unpacking_to_the_next(

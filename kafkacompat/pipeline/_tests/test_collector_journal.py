@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import stat
+import subprocess
 import sys
+import tempfile
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +171,53 @@ def test_a_journalctl_that_dies_is_started_again_after_what_was_read(machine: Ma
     assert machine.shipper.lines() == [b"one", b"two", b"three"]
     assert machine.shipper.acknowledged_lines == 3
     assert "--follow" in machine.calls[0]
+
+
+def no_process(machine: Machine, patch: pytest.MonkeyPatch) -> None:
+    def refuse(*words: object, **options: object) -> None:
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    patch.setattr(subprocess, "Popen", refuse)
+
+
+def no_temporary_file(machine: Machine, patch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    patch.setattr(tempfile, "TemporaryFile", refuse)
+
+
+def no_descriptors(machine: Machine, patch: pytest.MonkeyPatch) -> None:
+    (machine.folder / "fails").write_text("Failed to open journal: Too many open files")
+
+
+@pytest.mark.parametrize("lacks", [no_process, no_temporary_file, no_descriptors])
+def test_a_journalctl_that_cannot_be_started_again_now_is_started_later(
+    machine: Machine,
+    monkeypatch: pytest.MonkeyPatch,
+    lacks: Callable[[Machine, pytest.MonkeyPatch], None],
+) -> None:
+    machine.write(entry(1, "one"))
+    (machine.folder / "dies").touch()
+    journal = machine.collect(until_end=False)
+    machine.turn_until_read(journal)
+    while journal._process is not None:
+        journal.turn(1.0, 10.0)
+    with monkeypatch.context() as patch:
+        lacks(machine, patch)
+        journal.turn(1.0, 11.0)
+        while journal._process is not None:
+            journal.turn(1.0, 11.0)
+    (machine.folder / "fails").unlink(missing_ok=True)
+    assert "started again" in str(journal.figures().trouble)
+    machine.write(entry(2, "two"))
+    for _ in range(100):
+        journal.turn(1.0, 12.0)
+        if any(line.value == b"two" for _, _, lines in machine.shipper.on_the_way for line in lines):
+            break
+    journal._end()
+    machine.shipper.flush(0)
+    assert machine.shipper.lines() == [b"one", b"two"]
 
 
 def test_a_journalctl_that_cannot_do_what_it_is_asked_ends_the_collector(

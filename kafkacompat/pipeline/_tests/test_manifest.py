@@ -31,6 +31,7 @@ from kafkacompat.pipeline.options import (
     RunOptions,
 )
 from kafkacompat.pipeline.queries import JOBS
+from kafkacompat.pipeline.spark_failures import STATE_HELP
 from kafkacompat.pipeline.topics import CONFIGS
 
 REFERENCE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "jobs.md"
@@ -44,6 +45,20 @@ def manifest(options: RunOptions = OPTIONS_OF_RUN, job: str = "activity") -> Man
 
 def test_a_manifest_is_read_as_it_was_written() -> None:
     assert decode(encode(manifest())) == manifest()
+
+
+def test_what_is_said_of_a_state_that_spark_refuses_can_be_done() -> None:
+    """The manifest has the newer state_version by then, so the earlier version of the job is refused as it was."""
+    before = replace(JOBS["activity"], state_version=1)
+    newer = replace(before, state_version=2, continues_from=1)
+    first, kept, again = (
+        manifest_of(job, OPTIONS_OF_RUN, "cluster", IDS)
+        for job in (before, newer, replace(before, state_version=2))
+    )
+    assert difference(first, kept) is None
+    assert "which is older" in str(difference(kept, first))
+    assert difference(kept, again) is None
+    assert "Run that version with the state_version of this one" in STATE_HELP
 
 
 def test_a_manifest_of_an_earlier_release_is_read() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -183,6 +184,49 @@ def test_a_record_is_as_large_as_its_topic_takes(job: Job) -> None:
     job.send(b"bad", reason=JSON)
     assert job.replay().topics.total() == 2
     assert job.written() == [(0, b"bad"), (0, large)]
+
+
+class WithOddHeader:
+    """A record with a header whose name is not UTF-8. The client library gives no headers then, and raises only once."""
+
+    def __init__(self, message: Any) -> None:
+        self._message = message
+        self._is_read = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._message, name)
+
+    def headers(self) -> list[Any]:
+        if not self._is_read:
+            self._is_read = True
+            raise SystemError("<method 'headers'> returned a result with an exception set")
+        return [("file", b"f")]
+
+
+def test_a_record_whose_headers_cannot_be_read_does_not_keep_the_others_back(
+    job: Job, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for value in (b"one", b"odd", b"two"):
+        job.send(value, reason=JSON)
+    next_of = replaying._next
+
+    def next_message(reader: Any) -> Any:
+        message = next_of(reader)
+        is_odd = message.error() is None and message.value() == b"odd"
+        return WithOddHeader(message) if is_odd else message
+
+    with monkeypatch.context() as patch:
+        patch.setattr(replaying, "_next", next_message)
+        done = job.replay()
+        assert (done.topics.total(), done.before, done.gone, done.unreadable) == (2, 0, 0, 1)
+        again = job.replay()
+        assert (again.topics.total(), again.before, again.unreadable) == (0, 2, 1)
+        parser = argparse.ArgumentParser()
+        replay_command.add_arguments(parser)
+        words = [job.topic, "--bootstrap", job.kafka.bootstrap_servers, "--reason", JSON]
+        assert replay_command.run(parser.parse_args(words)) == 0
+    assert "1 have a header whose name is no UTF-8 text, and stay as they are\n" in capsys.readouterr().out
+    assert job.written() == [(0, b"one"), (0, b"two")]
 
 
 def test_a_call_ends_after_a_number_of_records_and_the_next_goes_on(job: Job) -> None:

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from kafkacompat.pipeline import replay as replaying
-from kafkacompat.pipeline.replay import Rejected, TooLarge, replay_all
+from kafkacompat.pipeline.replay import Original, Rejected, TooLarge, replay_all
 
 REASON = "malformed JSON"
 
@@ -61,10 +61,11 @@ class Call:
         self._cluster.before()
         yield from list(self._cluster.ledger)
 
-    def originals(self, wanted: Sequence[Rejected]) -> list[tuple[Rejected, Any]]:
+    def originals(self, wanted: Sequence[Rejected]) -> list[tuple[Rejected, Original | None]]:
         assert list(wanted) == sorted(wanted, key=lambda each: each.place)
         self._cluster.before()
-        return [(each, "record" if each.place in self._cluster.present else None) for each in wanted]
+        record = Original(b"key", b"value", [])
+        return [(each, record if each.place in self._cluster.present else None) for each in wanted]
 
     def write(self, found: Sequence[tuple[Rejected, Any]]) -> None:
         for each, _ in found:

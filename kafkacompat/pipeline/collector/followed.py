@@ -226,6 +226,9 @@ class Followed:
         if data[:overlap] != self._before:
             return None
         data = data[: overlap + _end_of_lines(data[overlap:], MAX_CHUNK_LINES)]
+        # All is read before anything is cut: what was cut, and not passed on, would be lost by a failure.
+        part = scanned - self.cutter.part_bytes
+        before_part = _before(read, part) if self.is_open and part < scanned else b""
         lines = self._with_fields(self.cutter.feed(data[overlap:]))
         self._before = data[-CHECK_BYTES:]
         self.size_bytes = max(self.size_bytes, self.cutter.scanned)
@@ -237,17 +240,18 @@ class Followed:
         if inside >= min(CHECK_BYTES, end):
             before = data[max(inside - CHECK_BYTES, 0) : inside]
         else:
-            # A record that waits may have begun in an earlier read.
-            before = _before(read, end)
+            # The record that waits has begun with a line of which an earlier read had a part.
+            before = before_part
         return lines, self._passed_on(lines, Mark(end, digest(before), self.fields_read))
 
     def finish_record(self, read: Read) -> tuple[list[Line], Chunk | None]:
         """Return the record that waits with its chunk, if there is one."""
-        lines = self._with_fields(self.cutter.finish()) if isinstance(self.cutter, RecordCutter) else []
-        if not lines:
+        if not isinstance(self.cutter, RecordCutter) or not self.cutter.is_open:
             return [], None
-        end = self.cutter.start
-        return lines, self._passed_on(lines, Mark(end, digest(_before(read, end)), self.fields_read))
+        # Before the record is cut: one that was cut, and not passed on, would be lost by a failure to read.
+        before = _before(read, self.scanned - self.cutter.part_bytes)
+        lines = self._with_fields(self.cutter.finish())
+        return lines, self._passed_on(lines, Mark(self.cutter.start, digest(before), self.fields_read))
 
     def _with_fields(self, lines: list[Line]) -> list[Line]:
         """Return the lines with the fields that are in force for each, if there are any."""

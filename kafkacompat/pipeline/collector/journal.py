@@ -153,6 +153,8 @@ class Journal:
         self._start_s = float("-inf")
         self._saved_s = float("-inf")
         self._has_read = False
+        self._has_worked = False
+        """Whether a process did what it was asked. What another one lacks then, such as memory, is a matter of time."""
         self.has_ended = False
         self._trouble: str | None = None
 
@@ -180,7 +182,13 @@ class Journal:
             if now_s < self._start_s:
                 time.sleep(min(timeout_s, self._start_s - now_s))
                 return False
-            self._process = self._begin()
+            try:
+                self._process = self._begin()
+            except PipelineFailed as failure:
+                if not self._has_worked:
+                    raise
+                self._start_later(str(failure), now_s)
+                return False
         assert self._process.stdout is not None
         if not select.select([self._process.stdout], [], [], timeout_s)[0]:
             return False
@@ -234,9 +242,9 @@ class Journal:
     def _begin(self) -> subprocess.Popen[bytes]:
         self._cutter = LineCutter(0, ENTRY_BYTES_MAX)
         self._has_read = False
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - read when the process has ended
         words = words_of(self._matches, self._cursor, until_end=self._until_end)
         try:
+            self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - read when the process has ended
             # In a session of its own, so that Ctrl-C reaches the collector alone.
             return subprocess.Popen(
                 words,
@@ -249,7 +257,7 @@ class Journal:
             raise PipelineFailed(f"{PROGRAM} cannot be started: {error.strerror}") from None
 
     def _look_at_end(self, now_s: float) -> None:
-        """The process has ended. It is started again, unless it was to end, or cannot do what it is asked."""
+        """The process has ended. It is started again, unless it was to end, or the first one cannot do what it is asked."""
         assert self._process is not None
         assert self._errors is not None
         self._errors.seek(0)
@@ -259,9 +267,15 @@ class Journal:
         if status == 0 and self._until_end:
             self.has_ended = True
             return
-        if status > 0 and not self._has_read:
-            raise PipelineFailed(f"{PROGRAM} has ended with status {status}: {said or 'it said nothing'}")
-        self._trouble = f"{PROGRAM} has ended with status {status}, and is started again"
+        why = f"{PROGRAM} has ended with status {status}: {said or 'it said nothing'}"
+        if status > 0 and not self._has_read and not self._has_worked:
+            raise PipelineFailed(why)
+        self._has_worked = True
+        self._start_later(why, now_s)
+
+    def _start_later(self, why: str, now_s: float) -> None:
+        self._end()
+        self._trouble = f"{why}; it is started again"
         self._start_s = now_s + START_AGAIN_S
 
     def _end(self) -> None:

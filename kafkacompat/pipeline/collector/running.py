@@ -1,7 +1,8 @@
 """The collector's loop: look, read, ship, save. One thread. The producer's callbacks run inside its own calls.
 
 The state is saved only after the broker has acknowledged the lines that it covers. While the broker is away, a bounded
-amount is in flight and the loop waits (back-pressure): the lines stay in the files, and nothing is dropped.
+amount is in flight and the loop waits (back-pressure): the lines stay in the files, and nothing is dropped. The loop waits
+too while it cannot save the state on which the event ids of new files rest.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from kafkacompat.pipeline.collector.disk import Disk
-from kafkacompat.pipeline.collector.followed import Followed, Saved
+from kafkacompat.pipeline.collector.followed import Chunk, Followed, Saved
 from kafkacompat.pipeline.collector.following import Following, Key, Look
-from kafkacompat.pipeline.collector.lines import Begins
+from kafkacompat.pipeline.collector.lines import Begins, Line
 from kafkacompat.pipeline.collector.packed import UnpackingStopped, beginnings, unpacked
 from kafkacompat.pipeline.collector.saved_state import StateUnreadable, decode, encode
 from kafkacompat.pipeline.collector.shipping import Shipper
@@ -134,8 +135,11 @@ class Collector:
         self._scanned_s = float("-inf")
         self._saved_s = float("-inf")
         self._saved_lines = 0
+        self._has_saved = text is not None
         self._unsaved: str | None = None
         """Why the state could not be saved."""
+        self._unshipped: list[tuple[Chunk, list[Line], str, str]] = []
+        """What was read and waits for the state to be saved, with the identity and the path of its file."""
         self._scans = 0
 
     def run(self, stopping: Callable[[], bool], tell: Callable[[Figures], None], until_end: bool) -> None:
@@ -155,8 +159,10 @@ class Collector:
         if now_s - self._scanned_s >= SCAN_INTERVAL_S:
             self._scan(now_s, stopping)
         moved = False
+        if self._unshipped:
+            self._ship_read(now_s)
         for look in list(self._looks.values()):
-            if not self._shipper.room:
+            if self._unshipped or not self._shipper.room:
                 break
             file = self._following.get((look.device, look.inode))
             if file is not None and file.identity is not None and file.unread_bytes:
@@ -165,7 +171,7 @@ class Collector:
                 self._finish_record(file, look, now_s)
                 moved = True
         if self._following.must_save:
-            self._save(now_s)
+            self._ship_read(now_s)
         elif (
             now_s - self._saved_s >= SAVE_INTERVAL_S and self._saved_lines != self._shipper.acknowledged_lines
         ):
@@ -279,11 +285,10 @@ class Collector:
             file.unreadable = True
             self._disk.troubles[look.path] = error.strerror or str(error)
             return False
-        if self._following.must_save:
-            self._save(now_s)
         file.read_s, file.unreadable = now_s, False
         if chunk is not None and file.identity is not None:
-            self._shipper.ship(chunk, lines, file.identity, file.path)
+            self._unshipped.append((chunk, lines, file.identity, file.path))
+        self._ship_read(now_s)
         return not file.left
 
     def _finish_record(self, file: Followed, look: Look, now_s: float) -> None:
@@ -292,9 +297,17 @@ class Collector:
         except OSError as error:
             self._disk.troubles[look.path] = error.strerror or str(error)
             return
-        self._save(now_s)
         if chunk is not None and file.identity is not None:
-            self._shipper.ship(chunk, lines, file.identity, file.path)
+            self._unshipped.append((chunk, lines, file.identity, file.path))
+        self._ship_read(now_s)
+
+    def _ship_read(self, now_s: float) -> None:
+        """Ship what was read, unless the state must be saved before and cannot be."""
+        if self._following.must_save and not self._save_or_later(now_s):
+            return
+        for chunk, lines, identity, path in self._unshipped:
+            self._shipper.ship(chunk, lines, identity, path)
+        self._unshipped.clear()
 
     def _all_shipped(self) -> bool:
         files = list(self._following.files())
@@ -302,17 +315,25 @@ class Collector:
             self._scans > 1
             and not (self._unfound and all(map(self._disk.holds, self._earlier)))
             and not self._following.undecided
+            and not self._unshipped
             and self._shipper.on_the_way_bytes == 0
             and not any(file.unread_bytes or file.is_open for file in files if file.identity is not None)
         )
 
-    def _save_or_later(self, now_s: float) -> None:
-        """Save what may wait: the next run would send the lines again, with the same event ids."""
+    def _save_or_later(self, now_s: float) -> bool:
+        """Save, and return whether that was possible. Until it is, the next run would send the acknowledged lines again, with
+        the same event ids. A first run whose state cannot be saved ends: its directory is probably wrong."""
+        if self._unsaved is not None and now_s - self._saved_s < SAVE_INTERVAL_S:
+            return False
         try:
             self._save(now_s)
         except PipelineFailed as failure:
+            if self._following.must_save and not self._has_saved:
+                raise
             self._unsaved = str(failure)
             self._saved_s, self._saved_lines = now_s, -1
+            return False
+        return True
 
     def _save(self, now_s: float) -> None:
         self._saved_lines = self._shipper.acknowledged_lines
@@ -323,6 +344,7 @@ class Collector:
         self._state.save(encode(saved + sought, self._following.held()))
         self._following.must_save = False
         self._saved_s = now_s
+        self._has_saved = True
         self._unsaved = None
 
 
