@@ -326,12 +326,12 @@ class SharePartitionCache:
             report(f"completing a change of {led.key}", bug)
             told = ShareError(ErrorCode.UNKNOWN_SERVER_ERROR)
         led.writes -= 1
-        if (told.code is not NONE and told.code in OUTLIVED) or (
-            not led.writes and self._ended and led.key.group_id in self._ended
-        ):
+        if told.code is not NONE and told.code in OUTLIVED:
             self.drop(led)
         written.resolve(told)
         self.changed(led)
+        # Dead letters of what was written are on their way now, and count as writes.
+        self._drop_if_ended(led)
 
     def changed(self, led: LedPartition) -> None:
         """Call after everything that changes a core: locks may run out earlier, and fetches may find more."""
@@ -362,9 +362,8 @@ class SharePartitionCache:
         pending = led.core.dead_letters_written(letters)
         if pending is not None:
             self.write_unasked(led, pending)
-        elif not led.writes and led.key.group_id in self._ended:
-            self.drop(led)
         self.changed(led)
+        self._drop_if_ended(led)
 
     # Locks
 
@@ -434,6 +433,11 @@ class SharePartitionCache:
                 self._ended.add(group_id)
             else:
                 self.drop(led)
+
+    def _drop_if_ended(self, led: LedPartition) -> None:
+        """If the group has no session left and nothing is written any more."""
+        if not led.writes and self._ended and led.key.group_id in self._ended:
+            self.drop(led)
 
     def keep_group(self, group_id: str) -> None:
         """The group has a session again."""

@@ -103,7 +103,15 @@ class EndedLocks(StateBatches):
 class Transition(StateBatches):
     """The changes of one request: records that one member holds become available, acknowledged or archived."""
 
-    __slots__ = ("_archived", "_delivery_count_limit", "_parts", "_records", "_undeliverable", "member_id")
+    __slots__ = (
+        "_archived",
+        "_delivery_count_limit",
+        "_letters",
+        "_parts",
+        "_records",
+        "_undeliverable",
+        "member_id",
+    )
 
     def __init__(self, records: InFlightRecords, member_id: str, settings: ShareSettings) -> None:
         super().__init__()
@@ -113,11 +121,14 @@ class Transition(StateBatches):
         self._undeliverable = undeliverable(settings)
         self._archived = 0
         """Records that are not delivered any more once this is written."""
+        self._letters: list[DeadLetters] = []
+        """To be written then."""
         self._parts: list[tuple[InFlightBatch, int, int]] = []
         """Offsets of batches. Only those runs count that have this transition."""
 
     def start(self, batch: InFlightBatch, run: Run, state: RecordState) -> None:
         """Change a run that the member holds. A record that was delivered as often as allowed is not available again."""
+        cause = Cause.CLIENT_REJECT if state is ARCHIVING else Cause.DELIVERY_COUNT_EXCEEDED
         if state is AVAILABLE and run.delivery_count >= self._delivery_count_limit:
             state = self._undeliverable
             self._archived += run.last - run.first + 1
@@ -128,6 +139,9 @@ class Transition(StateBatches):
         if run.is_terminal():
             self._records.delivery_complete_count += self._records.count_between(run.first, run.last)
         parts = self._parts
+        if state is ARCHIVING:
+            letters = DeadLetters(run.first, run.last, run.delivery_count, cause)
+            self._note_letters(letters, is_same_batch=bool(parts) and parts[-1][0] is batch)
         if parts and parts[-1][0] is batch and parts[-1][1] <= run.first:
             parts[-1] = (batch, parts[-1][1], run.last)
         else:
@@ -138,9 +152,20 @@ class Transition(StateBatches):
         self._archived += run.last - run.first + 1
         self.start(batch, run, self._undeliverable)
 
+    def _note_letters(self, letters: DeadLetters, *, is_same_batch: bool) -> None:
+        """Neighbours of a batch with the same cause have theirs together. Later their runs cannot tell the cause: a record
+        that was rejected and one that was released may be one run."""
+        if is_same_batch and self._letters:
+            before = self._letters[-1]
+            if before.last_offset + 1 == letters.first_offset and before[2:] == letters[2:]:
+                self._letters[-1] = before._replace(last_offset=letters.last_offset)
+                return
+        self._letters.append(letters)
+
     def complete(self) -> None:
         """The changes are written."""
         self._records.archived_records += self._archived
+        self._records.dead_letters += self._letters
         for batch, first, last in self._parts:
             for run in batch.runs[batch.index_of(first) : batch.index_of(last) + 1]:
                 if run.transition is not self:
@@ -149,8 +174,6 @@ class Transition(StateBatches):
                 run.deadline_ms = None
                 if run.state is AVAILABLE:
                     self._records.became_acquirable()
-                elif run.state is ARCHIVING:
-                    self._records.bury(run, cause_of(run, self._delivery_count_limit))
             batch.join(first, last)
 
     def undo(self, now_ms: int) -> None:
@@ -200,8 +223,8 @@ def undeliverable(settings: ShareSettings) -> RecordState:
 
 
 def cause_of(run: Run, delivery_count_limit: int) -> Cause:
-    """The persister does not keep the cause, so the number of deliveries tells it. A record that is rejected at its last
-    delivery counts as one that exceeds the limit."""
+    """Of a record that an earlier leader has left. The persister does not keep the cause, so the number of deliveries tells
+    it, as in Kafka: a record that was rejected at its last delivery counts as one that exceeds the limit."""
     exceeds = run.delivery_count >= delivery_count_limit
     return Cause.DELIVERY_COUNT_EXCEEDED if exceeds else Cause.CLIENT_REJECT
 

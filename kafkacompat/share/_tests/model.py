@@ -56,6 +56,7 @@ class Change:
     """What becomes of a record that is not delivered any more."""
     offsets: list[int] = field(default_factory=list)
     written: dict[int, tuple[int, int]] = field(default_factory=dict)
+    rejected: set[int] = field(default_factory=set)
 
 
 @dataclass
@@ -476,7 +477,9 @@ class Model:
 
     def _start(self, offset: int, state: RecordState, change: Change) -> None:
         entry = self.entries[offset]
-        if state is AVAILABLE and entry.count >= change.limit:
+        if state is ARCHIVING:
+            change.rejected.add(offset)
+        elif state is AVAILABLE and entry.count >= change.limit:
             state = change.undeliverable
         entry.state, entry.member, entry.pending = state, "", change
         change.offsets.append(offset)
@@ -517,7 +520,9 @@ class Model:
         for offset, entry in self._pending(change):
             entry.pending = entry.deadline = None
             if entry.state is ARCHIVING:
-                self.bury([offset], change.limit)
+                is_rejected = offset in change.rejected
+                cause = Cause.CLIENT_REJECT if is_rejected else Cause.DELIVERY_COUNT_EXCEEDED
+                self.buried.append((offset, entry.count, cause))
         self.advance()
 
     def undo(self, change: Change, now: int) -> None:

@@ -162,6 +162,24 @@ def test_the_dead_letter_of_a_lock_that_ends_is_made_although_its_state_cannot_b
     assert world.partition.start_offset == 1
 
 
+def test_a_record_that_is_rejected_at_its_last_delivery_has_a_dead_letter_of_the_rejection() -> None:
+    world = ArchivingPartition()
+    world.acquire(3)
+    world.done(world.acknowledge(0, 3, AcknowledgeType.RELEASE))
+    world.acquire(3)
+    rejects, releases = AcknowledgeType.REJECT, AcknowledgeType.RELEASE
+    types = [rejects, rejects, releases, rejects]
+    write = world.partition.acknowledge("m", [AcknowledgementBatch(0, 3, types)], 0)
+    assert isinstance(write, PendingWrite)
+    assert states(write) == [(0, 3, ARCHIVING)]
+    world.done(write)
+    assert world.partition.take_dead_letters() == [
+        DeadLetters(0, 1, 2, Cause.CLIENT_REJECT),
+        DeadLetters(2, 2, 2, Cause.DELIVERY_COUNT_EXCEEDED),
+        DeadLetters(3, 3, 2, Cause.CLIENT_REJECT),
+    ]
+
+
 def test_a_session_that_ends_at_the_last_delivery_makes_a_dead_letter() -> None:
     world = ArchivingPartition(limit=2)
     world.acquire(0)

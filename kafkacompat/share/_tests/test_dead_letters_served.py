@@ -135,6 +135,31 @@ def test_a_session_that_ends_while_a_letter_is_on_its_way_does_not_cause_a_secon
     assert letters(world) == [b"v0"]
 
 
+def test_a_letter_is_written_although_the_last_session_ends_before_the_rejection_is_written() -> None:
+    world = world_with(1)
+    world.fetched(epoch=0, partitions=[0])
+    world.persister.is_held = True
+    world.request_acknowledge("m", 1, {0: [(0, 0, REJECT)]})
+    assert_a_letter_follows_the_last_session(world)
+
+
+def test_a_last_session_that_ends_at_the_last_delivery_leaves_a_letter() -> None:
+    world = world_with_a_last_delivery()
+    world.persister.is_held = True
+    assert_a_letter_follows_the_last_session(world)
+
+
+def assert_a_letter_follows_the_last_session(world: ShareLeader) -> None:
+    key = SharePartitionKey(GROUP, world.topic_id(), 0)
+    world.disconnect("m")
+    world.time.advance(0)
+    world.persister.is_held = False
+    world.persister.answer_all()
+    assert letters(world) == [b"v0"]
+    assert [each.delivery_state for each in world.persister.states[key].batches] == [4]
+    assert world.shares.cache.count == 0
+
+
 def test_a_request_that_rejects_many_single_records_writes_one_letter_in_each_turn() -> None:
     world = world_with(100)
     world.fetched(epoch=0, partitions=[0])
