@@ -72,7 +72,11 @@ class _Server(ThreadingTCPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if self._free.acquire(blocking=False):
-            super().process_request(request, client_address)
+            try:
+                super().process_request(request, client_address)
+            except BaseException:  # it got no thread, which would free the place
+                self._free.release()
+                raise
             return
         with suppress(OSError):
             request.sendall(

@@ -10,7 +10,7 @@ What faults and watchers see:
 - A request of a version that the node does not serve has no body that could be read. An error for it closes the
   connection, but for ApiVersions, whose error has the oldest form.
 - A Fetch of a session names only what has changed. If a fault is about another topic or partition, the session is lost,
-  as after an eviction, and the client's next Fetch names everything.
+  as after an eviction, and the client's next Fetch names everything. It begins no other session while the fault is there.
 """
 
 from __future__ import annotations
@@ -376,10 +376,19 @@ class _Faulted:
                 return await self._failed(fault, effect)
             if isinstance(effect, Duplicate):
                 copies = self._copies(fault)
-        reply = await self._passed(self._call.frame)
+        reply = await self._passed(self._without_session())
         if copies is not None:
             self._dispatcher.append_again(self._connection, copies, self._call.version)
         return reply
+
+    def _without_session(self) -> memoryview:
+        """The request as it is, or as one that begins no session."""
+        call = self._call
+        if not self._decision.begins_no_session:
+            return call.frame
+        request = call.decoded(call.frame)
+        request.session_epoch = FINAL_EPOCH
+        return self._frame_of(request)
 
     async def _passed(self, frame: memoryview) -> Reply | None:
         answer = self._dispatcher.pass_on(self._connection, frame)

@@ -42,9 +42,13 @@ def as_headers(headers: Mapping[str, Value] | Iterable[tuple[str, Value]]) -> He
     return tuple((name, as_bytes(value)) for name, value in pairs)
 
 
+def _is_json(wanted: Value) -> bool:
+    return not (wanted is None or isinstance(wanted, bytes | bytearray | memoryview | str))
+
+
 def is_value(record: bytes | None, wanted: Value) -> bool:
     """Whether a record has this value. What JSON can say is compared as what it means."""
-    if record is None or wanted is None or isinstance(wanted, bytes | bytearray | memoryview | str):
+    if record is None or not _is_json(wanted):
         return record == as_bytes(wanted)
     try:
         return bool(json.loads(record) == wanted)
@@ -62,6 +66,8 @@ def expect(
     timeout_s: float,
 ) -> list[Record]:
     """Raises AssertionError."""
+    # JSON says less than Python: a tuple is a list there, and the keys of a mapping are text.
+    values = [json.loads(json.dumps(each)) if _is_json(each) else each for each in values]
     records: list[Record] = []
     found: list[Record] = []
 
@@ -127,31 +133,73 @@ def _difference(
     if topic not in topics:
         return f"topic {topic} does not exist; those that do: {', '.join(sorted(topics)) or 'none'}"
     lines = [f"topic {topic} has not exactly the {len(values)} expected records, but {len(found)}"]
-    wanted, there = Counter(map(as_bytes, values)), Counter(each.value for each in found)
-    for what, some in (("missing", wanted - there), ("unexpected", there - wanted)):
+    missing, unexpected = _left(values, [each.value for each in found])
+    for what, some in (("missing", missing), ("unexpected", unexpected)):
         lines += [
             f"  {what}: {_shown(value)}{f' ({count} times)' if count > 1 else ''}"
             for value, count in list(some.items())[:SHOWN_MAX]
         ]
-    if wanted == there:
+    if not missing and not unexpected:
         lines.append("  the values are these, in another order:")
         lines += [f"  {_told(each)}" for each in found[:SHOWN_MAX]]
     others = [each for each in records if each not in found]
     if others:
         lines.append(f"  {len(others)} records do not count, for their key, headers or transaction:")
         lines += [f"  {_told(each)}" for each in others[:OTHERS_SHOWN_MAX]]
-    elsewhere = _elsewhere(kafka, topic, wanted - there)
+    elsewhere = _elsewhere(kafka, topic, values, missing)
     if elsewhere:
         lines.append(f"  what is missing is in {', '.join(elsewhere)}")
     return "\n".join(lines)
 
 
-def _elsewhere(kafka: State, topic: str, missing: Counter[bytes | None]) -> list[str]:
+def _left(
+    values: Sequence[Value], there: Sequence[bytes | None]
+) -> tuple[Counter[bytes | None], Counter[bytes | None]]:
+    """What remains of the values, and of what is there, when those that are equal are taken from both."""
+    exact = Counter(as_bytes(each) for each in values if not _is_json(each))
+    left = Counter(there)
+    missing, left = exact - left, left - exact
+    by_meaning: dict[Any, list[bytes | None]] = {}
+    for record in left.elements():
+        by_meaning.setdefault(_meaning(record), []).append(record)
+    for value in filter(_is_json, values):
+        same = by_meaning.get(_meaning(as_bytes(value)))
+        if same:
+            left[same.pop()] -= 1
+        else:
+            missing[as_bytes(value)] += 1
+    return missing, +left
+
+
+def _meaning(record: bytes | None) -> Any:
+    """Equal for records that say the same in JSON."""
+    try:
+        return _hashable(json.loads(record or b""))
+    except ValueError:
+        return record
+
+
+def _hashable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return frozenset((name, _hashable(each)) for name, each in value.items())
+    return tuple(map(_hashable, value)) if isinstance(value, list) else value
+
+
+def _elsewhere(
+    kafka: State, topic: str, values: Sequence[Value], missing: Counter[bytes | None]
+) -> list[str]:
     """Other topics with a value that is missing."""
+    if not missing:
+        return []
+    meanings = {_meaning(value) for value in map(as_bytes, filter(_is_json, values)) if value in missing}
     return [
         name
         for name in sorted(kafka.topics())
-        if name != topic and missing and any(each.value in missing for each in kafka.records(name))
+        if name != topic
+        and any(
+            each.value in missing or (meanings and _meaning(each.value) in meanings)
+            for each in kafka.records(name)
+        )
     ]
 
 

@@ -20,6 +20,7 @@ from typing import Any, Protocol, get_args
 from kafkacompat.dataclass import dataclass
 from kafkacompat.exchanges.levels import GROUP, PARTITION, TOPIC, TOPIC_ID, TRANSACTION, Names
 from kafkacompat.ids import uuid_to_text
+from kafkacompat.partition.fetch_session import INITIAL_EPOCH, INVALID_SESSION_ID
 from kafkacompat.wire.apis import APIS
 from kafkacompat.wire.definition import snake_case
 from kafkacompat.wire.errors import ErrorCode
@@ -285,7 +286,9 @@ class Fault:
     def wait(self, times: int = 1, timeout: float = WAIT_S) -> None:
         """Return when it has been hit so often. Raises TimeoutError."""
         self._faults.wait_until(
-            lambda: self._hits >= times, timeout, f"{self.rule} was hit {{}} of {times} times", self
+            lambda: self._hits >= times,
+            timeout,
+            lambda: f"{self.rule} was hit {self.hits} of {times} times",
         )
 
     def remove(self) -> None:
@@ -339,9 +342,11 @@ class Decision:
     """They look at the reply first."""
     loses_session: bool = False
     """A Fetch of a session does not name what a fault is about. The session is lost, so that the next one names everything."""
+    begins_no_session: bool = False
+    """A Fetch would begin a session, and lose it with the next one."""
 
     def __bool__(self) -> bool:
-        return bool(self.hits or self.late or self.loses_session)
+        return bool(self.hits or self.late or self.loses_session or self.begins_no_session)
 
 
 class Faults:
@@ -424,11 +429,11 @@ class Faults:
         if missed:
             raise NeverHit("never hit: " + "; ".join(missed))
 
-    def wait_until(self, is_so: Callable[[], bool], timeout: float, text: str, fault: Fault) -> None:
+    def wait_until(self, is_so: Callable[[], bool], timeout: float, told: Callable[[], str]) -> None:
         with self._met:
             if self._met.wait_for(is_so, timeout):
                 return
-        raise TimeoutError(text.format(fault.hits))
+        raise TimeoutError(told())
 
     def catch_up(self) -> None:
         """All that was hit is counted when this returns."""
@@ -452,7 +457,10 @@ class Faults:
                 continue
             if isinstance(rule.effect, Corrupt):
                 decision.late.append(fault)
-            elif _is_in_session(call) and _needs_names(rule):
+                continue
+            if _begins_session(call) and _needs_names(rule):
+                decision.begins_no_session = True
+            if _is_in_session(call) and _needs_names(rule):
                 decision.loses_session = True
             elif selector.kinds and not any(selector.covers(names) for names in call.names()):
                 if call.is_open and isinstance(rule.effect, Error):
@@ -509,6 +517,12 @@ def _needs_names(rule: Rule) -> bool:
 def _is_in_session(call: Call) -> bool:
     """Whether it names only what has changed since the client's last one."""
     return call.api == "Fetch" and getattr(call.request, "session_id", 0) != 0
+
+
+def _begins_session(call: Call) -> bool:
+    if call.api != "Fetch" or call.request is None:
+        return False
+    return (call.request.session_id, call.request.session_epoch) == (INVALID_SESSION_ID, INITIAL_EPOCH)
 
 
 EFFECTS: Mapping[str, type[Any]] = {snake_case(each.__name__): each for each in get_args(Effect)}

@@ -28,7 +28,7 @@ node's loop does itself is neither held up nor counted."""
 
 def names_of_path(path: str) -> Names:
     """The topic and the partition to which a file belongs. Nothing if it is of no log."""
-    for part in path.split("/"):
+    for part in reversed(path.split("/")):  # a log directory, further up, may be called kafka-1
         found = _LOG_DIRECTORY.fullmatch(part)
         if found is not None:
             return {TOPIC: found[1], PARTITION: int(found[2])}

@@ -8,6 +8,7 @@ end, and then removes their folders.
 from __future__ import annotations
 
 import atexit
+import errno
 import gc
 import json
 import os
@@ -55,10 +56,12 @@ class ForkServer:
 
     def fork(self, folder: str) -> tuple[int, Connection]:
         """Another process, which takes its orders from the connection, and whose folder goes with the tests. Returns its id. Raises
-        ServerEnded."""
+        ServerEnded, OSError."""
         own, others = socket.socketpair()
         with own, others:
             pid = self._ask({"fork": folder}, [others.fileno()])
+            if pid < 0:
+                raise OSError(-pid, f"no process for a Kafka: {os.strerror(-pid)}")
             return pid, Connection(own.detach())
 
     def end(self, pid: int) -> None:
@@ -133,14 +136,17 @@ def main(module: str, descriptor: int) -> None:
             answer = 0
         else:
             connection = received.pop()
-            pid = os.fork()
-            if not pid:
+            try:
+                answer = os.fork()
+            except OSError as error:  # for lack of memory or processes, which passes: the others go on
+                answer = -(error.errno or errno.EAGAIN)
+            if not answer:
                 tests.close()
                 _become(host, connection, wanted["fork"], own_pid)
             os.close(connection)
-            running.add(pid)
-            folders.add(wanted["fork"])
-            answer = pid
+            if answer > 0:
+                running.add(answer)
+                folders.add(wanted["fork"])
         try:
             tests.sendall(str(answer).encode())
         except ConnectionError:

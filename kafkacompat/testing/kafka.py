@@ -299,7 +299,10 @@ class Kafka:
             end_log(self._log)
 
     def start_node(self, node_id: int) -> None:
-        """Start a node that was stopped or killed, on its disk and at its port. Return when it serves."""
+        """Start a node that was stopped or killed, on its disk and at its port. Return when it serves. Raises RuntimeError if it
+        runs."""
+        if self.nodes[node_id].is_running:
+            raise RuntimeError(f"node {node_id} runs already")
         self._make(node_id).start()
         self._settle()
 
@@ -407,7 +410,7 @@ class Kafka:
         self.stop()
 
     async def __aenter__(self) -> Kafka:
-        await in_thread(self.__enter__)
+        await in_thread(self.__enter__, self.stop)
         return self
 
     async def __aexit__(
@@ -710,9 +713,13 @@ class Kafka:
         if topic not in self.topics():
             self.create_topic(topic, partitions=-1)
         key_bytes = as_bytes(key)
+        # Some nodes learn of new partitions later.
+        count = max(known.get(topic, 0) for known in self._each(_topics))
         if partition is None:
-            count = self.topics()[topic]
             partition = 0 if key_bytes is None else partition_of_key(key_bytes, count)
+        elif partition >= count:
+            text = f"topic {topic} has {count} partitions, and no partition {partition}"
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
         at_ms = self.clock.now_ms() if timestamp_ms is None else timestamp_ms
         told = as_headers(headers)
         waiting = [LogRecord(0, at_ms, key_bytes, as_bytes(value), told) for value in values]

@@ -34,6 +34,8 @@ from kafkacompat.testing.node import NodeEnded
 from kafkacompat.testing.settings import text_of
 
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
     from kafkacompat.config import ServerConfig
     from kafkacompat.testing.node import NodeThread
 
@@ -81,9 +83,9 @@ class ProcessFaults(Faults):
             self._numbers.clear()
         self._ask("clear_faults")
 
-    def wait_until(self, is_so: Callable[[], bool], timeout: float, text: str, fault: Fault) -> None:
+    def wait_until(self, is_so: Callable[[], bool], timeout: float, told: Callable[[], str]) -> None:
         self.catch_up()
-        super().wait_until(is_so, timeout, text, fault)
+        super().wait_until(is_so, timeout, told)
 
     def catch_up(self) -> None:
         self._ask("catch_up")
@@ -241,11 +243,10 @@ class KafkaProcess(Kafka):
             disks,
         )
         try:
-            server = fork_server(HOSTED)
-            pid, connection = server.fork(self._folder)
-        except ServerEnded:
-            server = fork_server(HOSTED)
-            pid, connection = server.fork(self._folder)
+            server, pid, connection = _forked(self._folder)
+        except BaseException:
+            self.stop()
+            raise
         channel = Channel(connection, self._serve, self._told)
         self._process = _Process(pid, channel, server)
         threading.Thread(target=channel.run, name=f"{self.name} process", daemon=True).start()
@@ -482,6 +483,16 @@ class KafkaProcess(Kafka):
     committed = _in_process(Kafka.committed)
     transactions = _in_process(Kafka.transactions)
     lag = _in_process(Kafka.lag)
+
+
+def _forked(folder: str) -> tuple[ForkServer, int, Connection]:
+    """A process, and who ends it."""
+    try:
+        server = fork_server(HOSTED)
+        return server, *server.fork(folder)
+    except ServerEnded:
+        server = fork_server(HOSTED)
+        return server, *server.fork(folder)
 
 
 def _copied(snapshot: Snapshot, folder: str) -> dict[int, Any]:

@@ -7,6 +7,7 @@ pytest loads it in every run, so it imports nothing before a fixture is used.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -229,9 +230,13 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
         kafka.faults.clear()
         kafka.clock.resume()
         kafka.paused.resume_all()  # the fixtures of clients close them next
-    yield
-    for kafka in (*item.config.stash[RUNNING].kafkas, *item.config.stash[RUNNING].of_workers):
-        kafka.end_test()
+    try:
+        yield
+    finally:
+        running = item.config.stash[RUNNING]
+        with ExitStack() as ends:  # each of them, whatever others raise
+            for kafka in (*running.kafkas, *running.of_workers):
+                ends.callback(kafka.end_test)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -6,6 +6,7 @@ This module knows the broker's command line and its ready line, but nothing of i
 from __future__ import annotations
 
 import contextlib
+import re
 import signal
 import subprocess
 import sys
@@ -20,7 +21,8 @@ from kafkacompat.dataclass import dataclass
 from kafkacompat.testing.ports import ReservedPorts
 from kafkacompat.testing.waiting import in_thread
 
-READY_MARK = "serving "
+READY = re.compile(r" node \d+ serving (?:.*?PLAINTEXT|\S+?)://([^\s,]+)")
+"""The line that a broker prints when it serves. Clients have its first listener without TLS, or the first one."""
 START_TIMEOUT_S = 60.0
 """Machines that run tests may be very busy."""
 STOP_TIMEOUT_S = 20.0
@@ -48,7 +50,7 @@ class Broker:
     def kill(self) -> None:
         """kill -9. What it has written stays."""
         self.process.kill()
-        self.process.wait()
+        _ended(self.process)
 
     def restart(self) -> None:
         """Start it again, after a kill or a stop in order, on its files and at its port. Return when it serves."""
@@ -78,13 +80,14 @@ def start(data_dir: Path, settings: Mapping[str, str]) -> Broker:
     try:
         for line in process.stdout:
             said.append(line)
-            if READY_MARK in line:
-                address = line.split("PLAINTEXT://", 1)[1].split()[0].rstrip(",")
+            ready = READY.search(line)
+            if ready is not None:
                 threading.Thread(target=_drain, args=(process, said), daemon=True).start()
-                return Broker(address, data_dir, process, said, settings)
+                return Broker(ready[1], data_dir, process, said, settings)
     finally:
         watchdog.cancel()
-    process.wait()
+    _ended(process)
+    process.stdout.close()
     late = f" within {START_TIMEOUT_S:g} s" if process.returncode == -signal.SIGKILL else ""
     raise RuntimeError(f"the broker did not start{late} (exit {process.returncode}): {''.join(said)}")
 
@@ -97,7 +100,7 @@ def stop(running: Broker) -> None:
             running.process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             running.process.kill()
-            running.process.wait()
+    _ended(running.process)
 
 
 @contextlib.contextmanager
@@ -123,14 +126,26 @@ def running_broker(settings: Mapping[str, str] | None = None) -> Iterator[Broker
 async def broker(settings: Mapping[str, str] | None = None) -> AsyncIterator[Broker]:
     """Like running_broker, for `async with` under trio or asyncio. A thread does the waiting."""
     manager = running_broker(settings)
-    running = await in_thread(manager.__enter__)
+
+    def end() -> None:
+        manager.__exit__(None, None, None)
+
+    running = await in_thread(manager.__enter__, end)
     try:
         yield running
     finally:
-        await in_thread(lambda: manager.__exit__(None, None, None))
+        await in_thread(end)
+
+
+def _ended(process: subprocess.Popen[str]) -> None:
+    """Wait for its end, and close the pipe that tells it of ours."""
+    process.wait()
+    assert process.stdin is not None
+    process.stdin.close()
 
 
 def _drain(process: subprocess.Popen[str], said: deque[str]) -> None:
     """Keep reading the pipe, so that a broker with much output never blocks on it."""
     assert process.stdout is not None
-    said.extend(process.stdout)
+    with process.stdout:
+        said.extend(process.stdout)

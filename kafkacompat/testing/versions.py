@@ -16,7 +16,7 @@ from kafkacompat.api.registry import BROKER_APIS
 from kafkacompat.api.route import Route
 from kafkacompat.deferred import Deferred
 from kafkacompat.ports import FileSlice
-from kafkacompat.ports.dispatcher import CloseConnection, Pending
+from kafkacompat.ports.dispatcher import ANONYMOUS, CloseConnection, Pending
 from kafkacompat.wire.codec import decode
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.headers import request_start
@@ -100,15 +100,22 @@ class ReleaseDispatcher:
         self._inner = inner
         self._release = release
         self._listeners = listeners
+        self._with_tokens: set[int] = set()
+        """Connections whose frames are SASL tokens until the client is authenticated."""
 
     def dispatch(self, connection: ConnectionInfo, frame: memoryview) -> Reply | Pending | None:
         if connection.listener_name not in self._listeners:
+            return self._inner.dispatch(connection, frame)
+        is_unknown = connection.listener_is_sasl and connection.principal == ANONYMOUS
+        if is_unknown and connection.connection_id in self._with_tokens:
             return self._inner.dispatch(connection, frame)
         key, version, correlation_id = request_start(frame)
         if not self._release.serves(key, version):
             if key == ApiKey.API_VERSIONS:
                 return _written(self._refusal(), 0, correlation_id)
             raise CloseConnection(f"API {key} version {version} is not served by Kafka {self._release.name}")
+        if is_unknown and (key, version) == (ApiKey.SASL_HANDSHAKE, 0):
+            self._with_tokens.add(connection.connection_id)
         answer = self._inner.dispatch(connection, frame)
         if key != ApiKey.API_VERSIONS or answer is None:
             return answer
@@ -127,6 +134,7 @@ class ReleaseDispatcher:
         return Pending(shown, answer.blocks)
 
     def connection_closed(self, connection: ConnectionInfo) -> None:
+        self._with_tokens.discard(connection.connection_id)
         self._inner.connection_closed(connection)
 
     def _refusal(self) -> ApiVersionsResponse:

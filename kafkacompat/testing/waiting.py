@@ -22,8 +22,9 @@ def until(condition: Callable[[], object], timeout_s: float, told: Callable[[], 
         pause_s = min(pause_s * 1.5, LOOK_MAX_S)
 
 
-async def in_thread(function: Callable[[], T]) -> T:
-    """The value of a blocking function, which a thread calls, under trio or asyncio. A cancelled caller waits for its end."""
+async def in_thread(function: Callable[[], T], undo: Callable[[], object] = lambda: None) -> T:
+    """The value of a blocking function, which a thread calls, under trio or asyncio. A cancelled caller waits for its end. Under
+    asyncio it does not get the value, so `undo` is called then."""
     import sniffio
 
     if sniffio.current_async_library() == "trio":
@@ -33,4 +34,15 @@ async def in_thread(function: Callable[[], T]) -> T:
             return await trio.to_thread.run_sync(function)
     import asyncio
 
-    return await asyncio.shield(asyncio.to_thread(function))
+    work = asyncio.ensure_future(asyncio.to_thread(function))
+    cancelled: BaseException | None = None
+    while not work.done():
+        try:
+            await asyncio.wait([work])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is None:
+        return work.result()
+    if work.exception() is None:
+        await in_thread(undo)
+    raise cancelled

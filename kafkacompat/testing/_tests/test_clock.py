@@ -282,6 +282,41 @@ def test_a_clock_that_has_given_up_moves_no_more(monkeypatch: pytest.MonkeyPatch
         assert loop.call(lambda: clock.monotonic_ms()) == at_ms + 1_010
 
 
+def test_a_clock_whose_move_is_interrupted_moves_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By Ctrl-C, or by the time limit of a test. The node lives on."""
+    clock = TestClock()
+    clock.freeze()
+    with running(clock) as (loop,):
+        gate, ended, at_ms = threading.Event(), threading.Event(), clock.monotonic_ms()
+        begun = threading.Event()
+
+        def begin() -> None:
+            loop.workers.cleaning.submit(gate.wait).on_done(lambda _: loop.time.soon(ended.set))
+            begun.set()
+
+        wait, looks = clock_module.wait_for_futures, 0
+
+        def wait_or_interrupt(*given: Any, **named: Any) -> Any:
+            nonlocal looks
+            looks += 1
+            if looks == 1:
+                return wait(*given, **named)
+            assert begun.wait(TIMEOUT_S)
+            raise KeyboardInterrupt
+
+        loop.call(lambda: loop.time.timers.call_after(10, begin))
+        monkeypatch.setattr(clock_module, "wait_for_futures", wait_or_interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            clock.advance(1)
+        monkeypatch.undo()
+        gate.set()
+        assert ended.wait(TIMEOUT_S)
+        clock.settle()
+        assert clock.monotonic_ms() == at_ms + 10
+        clock.advance(1)
+        assert loop.call(lambda: clock.monotonic_ms()) == at_ms + 1_010
+
+
 @pytest.mark.parametrize("count", [1, 2])
 def test_loops_that_never_rest_keep_no_clock_from_moving(count: int) -> None:
     clock = TestClock()

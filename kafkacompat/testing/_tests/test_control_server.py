@@ -6,7 +6,9 @@ import http.client
 import json
 import socket
 import struct
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -151,6 +153,23 @@ def test_a_client_that_goes_amid_its_request_is_no_bug(server: ControlServer) ->
     with socket.create_connection(("127.0.0.1", port_of(server)), TIMEOUT_S) as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # reset it
         connection.sendall(head.encode())
+    assert ask(server, "GET", "/nodes")[0] == 200
+
+
+def test_a_thread_that_cannot_be_had_costs_one_connection_and_no_place(
+    server: ControlServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = server._server._free
+    until(lambda: free._value == CONNECTIONS_MAX, TIMEOUT_S, lambda: "connections of other tests still end")
+
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", start)
+        with suppress(ConnectionError):
+            assert talk(server, b"") == b""
+    assert free._value == CONNECTIONS_MAX
     assert ask(server, "GET", "/nodes")[0] == 200
 
 

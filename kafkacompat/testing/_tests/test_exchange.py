@@ -442,6 +442,21 @@ def test_a_fetch_session_is_lost_so_that_a_fault_knows_what_it_is_about() -> Non
         case.send(fetch(5), 12)
 
 
+def test_a_client_without_its_session_gets_no_other_one_before_the_fault_has_gone() -> None:
+    """It would lose that one too, with every second Fetch."""
+    case = Case()
+    case.inner.answer = fetched(b"")
+    fault = case.faults.error("OFFSET_OUT_OF_RANGE", api="Fetch", topic="orders", partition=1)
+    for _ in range(2):
+        assert case.ask(fetch(0, 0), 12).error_code == 0
+    assert [(each.session_id, each.session_epoch) for each in case.inner.seen] == [(0, -1)] * 2
+    assert [each.max_wait_ms for each in case.inner.seen] == [500] * 2
+    assert fault.hits == 0
+    fault.remove()
+    case.ask(fetch(0, 0), 12)
+    assert case.inner.seen[-1].session_epoch == 0
+
+
 def test_a_request_for_everything_is_looked_at_in_its_reply() -> None:
     case = Case()
     case.inner.answer = MetadataResponse(

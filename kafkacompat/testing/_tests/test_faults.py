@@ -66,6 +66,12 @@ def test_a_selector_names_what_is_known_without_the_body(field: str, value: Any,
     assert hits(faults, **{field: other}) == 0
 
 
+def test_a_fault_that_is_not_hit_in_time_is_told_whatever_it_names() -> None:
+    fault = Faults().close(api="OffsetCommit", group="{till}")
+    with pytest.raises(TimeoutError, match=r"group='\{till\}', times=1\) was hit 0 of 2 times"):
+        fault.wait(2, timeout=0)
+
+
 def test_names_of_a_selector_are_those_of_one_element() -> None:
     faults = Faults()
     faults.close(times=None, topic="orders", partition=1)

@@ -37,6 +37,8 @@ def disk_of(faults: Faults, node: int = 1) -> FaultyDisk:
         ("/kafka/a-b-12/leader-epoch-checkpoint", "a-b", 12),
         ("/kafka/a.b-3", "a.b", 3),
         ("/kafka/orders-1.0123456789abcdef0123456789abcdef-delete/0.log", "orders", 1),
+        ("/kafka-1/orders-0/00000000000000000000.log", "orders", 0),
+        ("/disk-2/kafka/orders-0.0123456789abcdef0123456789abcdef-future/", "orders", 0),
         ("/kafka/recovery-point-offset-checkpoint", None, None),
         ("/kafka/__cluster_metadata-0/quorum-state", "__cluster_metadata", 0),
     ],

@@ -19,7 +19,7 @@ from kafkacompat.testing import Kafka, KafkaCluster, Record, Refused
 from kafkacompat.testing._tests.test_node import api_versions_of, asked_again, received
 from kafkacompat.testing.links import TIMER_MAX_MS
 from kafkacompat.testing.node import NodeEnded, NodeThread
-from kafkacompat.testing.waiting import until
+from kafkacompat.testing.waiting import in_thread, until
 from kafkacompat.wire.apis import ApiKey
 from kafkacompat.wire.codec import decode
 from kafkacompat.wire.errors import ErrorCode
@@ -97,6 +97,13 @@ def test_a_key_chooses_the_partition_that_kafkas_clients_choose(kafka: Kafka) ->
     assert record.partition == 4  # murmur2
 
 
+def test_a_partition_that_does_not_exist_is_refused_at_once(kafka: Kafka) -> None:
+    topic = kafka.topic(partitions=2)
+    with pytest.raises(Refused, match=rf"topic {topic} has 2 partitions, and no partition 2") as refused:
+        kafka.produce(topic, ["x"], partition=2)
+    assert refused.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
 def test_a_topic_that_does_not_exist_is_named_beside_those_that_do(kafka: Kafka) -> None:
     kafka.create_topic("there")
     with pytest.raises(LookupError, match="topic gone does not exist; those that do: there"):
@@ -120,6 +127,26 @@ def test_json_is_compared_as_what_it_means(kafka: Kafka) -> None:
     topic = kafka.topic()
     kafka.produce(topic, [json.dumps({"a": 1, "b": 2}, indent=2)])
     kafka.assert_produced(topic, [{"b": 2, "a": 1}])
+
+
+def test_what_json_says_of_a_tuple_is_a_list(kafka: Kafka) -> None:
+    topic = kafka.topic()
+    kafka.produce(topic, [(1, 2), {3: "c"}])
+    kafka.assert_produced(topic, [(1, 2), {3: "c"}])
+
+
+def test_json_that_is_there_in_other_words_is_not_told_as_missing(kafka: Kafka) -> None:
+    kafka.produce("orders", ['{"b":2,"a":1}', "no JSON", "5"])
+    kafka.produce("other", ['{"c":3}'])
+    with pytest.raises(AssertionError) as failed:
+        kafka.assert_produced("orders", [{"a": 1, "b": 2}, {"c": 3}, "5"], timeout_s=0)
+    assert str(failed.value).splitlines()[1:] == [
+        "  missing: b'{\"c\": 3}'",
+        "  unexpected: b'no JSON'",
+        "  what is missing is in other (after 0 s)",
+    ]
+    with pytest.raises(AssertionError, match="in another order"):
+        kafka.assert_produced("orders", ["no JSON", {"a": 1, "b": 2}, 5], timeout_s=0)
 
 
 def test_only_records_with_the_key_and_the_headers_count(kafka: Kafka) -> None:
@@ -246,6 +273,17 @@ def test_what_was_written_outlives_a_kill_and_the_port_stays(kafka: Kafka) -> No
     kafka.stop_node(1)
     kafka.start_node(1)
     assert values(kafka.records("t")) == [b"x"]
+
+
+def test_a_node_that_runs_is_not_started_again(kafka: Kafka) -> None:
+    kafka.produce("t", ["x"])
+    with pytest.raises(RuntimeError, match="node 1 runs already"):
+        kafka.start_node(1)
+    kafka.produce("t", ["y"])
+    assert values(kafka.records("t")) == [b"x", b"y"]
+    kafka.stop()
+    with pytest.raises(ConnectionRefusedError):
+        api_versions_of(kafka.bootstrap_servers)
 
 
 def test_a_start_that_is_refused_leaves_no_node() -> None:
@@ -376,3 +414,41 @@ def test_async_with_under_asyncio() -> None:
             return api_versions_of(kafka.bootstrap_servers)
 
     assert asyncio.run(main()) == 7
+
+
+def test_a_start_that_asyncio_cancels_leaves_no_node() -> None:
+    kafka = Kafka()
+
+    async def main() -> None:
+        async with asyncio.timeout(0.001), kafka:
+            await asyncio.sleep(3_600)
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(main())
+    assert not any(node.is_running for node in kafka.nodes.values())
+    assert kafka._ports.numbers == []
+
+
+def test_a_caller_that_asyncio_cancels_waits_for_the_end_of_what_it_has_begun() -> None:
+    begun, may_end = threading.Event(), threading.Event()
+    told: list[str] = []
+
+    def work() -> None:
+        begun.set()
+        assert may_end.wait(60)
+        told.append("the end")
+
+    async def main() -> None:
+        caller = asyncio.create_task(in_thread(work, lambda: told.append("undone")))
+        await asyncio.to_thread(begun.wait)
+        for _ in range(2):
+            caller.cancel()
+            await asyncio.wait([caller], timeout=0)
+            await asyncio.sleep(0)
+            assert not caller.done()
+        may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await caller
+
+    asyncio.run(main())
+    assert told == ["the end", "undone"]

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import errno
+import gc
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kafkacompat.config import ConfigError
-from kafkacompat.testing import Kafka, KafkaCluster, Refused
+from kafkacompat.testing import Kafka, KafkaCluster, Refused, forkserver
 from kafkacompat.testing._tests.test_node import api_versions_of
 from kafkacompat.testing.faults import NeverHit
-from kafkacompat.testing.forkserver import fork_server
+from kafkacompat.testing.forkserver import ForkServer, fork_server
 from kafkacompat.testing.kafka_process import HOSTED, KafkaProcess
 from kafkacompat.testing.node import NodeEnded
 from kafkacompat.testing.sweep import every_fault
@@ -193,6 +197,44 @@ def test_a_fork_server_that_is_killed_when_it_is_asked_is_replaced(monkeypatch: 
         kafka.produce("t", ["x"])
         kafka.assert_produced("t", ["x"])
     assert fork_server(HOSTED) is not server
+
+
+def test_a_process_that_cannot_be_had_ends_no_other_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fork() -> int:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(os, "fork", fork)
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    monkeypatch.setattr(forkserver, "IMPORTED", ())
+    server = ForkServer.__new__(ForkServer)
+    server._socket, others = socket.socketpair()
+    server._socket.settimeout(30)
+    server._lock = threading.Lock()
+    serving = threading.Thread(target=forkserver.main, args=(HOSTED, others.detach()))
+    serving.start()
+    with server._socket:
+        for _ in range(2):
+            with pytest.raises(BlockingIOError, match="no process for a Kafka"):
+                server.fork(str(tmp_path))
+        assert serving.is_alive()
+    serving.join()
+    assert tmp_path.exists(), "the folder is not the server's"
+
+
+def test_a_start_without_a_process_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fork(_: ForkServer, __: str) -> None:
+        raise BlockingIOError
+
+    kafka = Kafka(process=True)
+    assert isinstance(kafka, KafkaProcess)
+    with monkeypatch.context() as patched:
+        patched.setattr(ForkServer, "fork", fork)
+        with pytest.raises(BlockingIOError):
+            kafka.start()
+    assert not folder_of(kafka).exists()
+    assert kafka._ports.numbers == []
 
 
 def test_a_process_without_its_fork_server_leaves_the_folder_to_the_next(tmp_path: Path) -> None:

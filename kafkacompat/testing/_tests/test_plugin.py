@@ -295,6 +295,42 @@ def test_it(kafka, client):
     assert "error" not in said
 
 
+def test_a_test_whose_fixture_cannot_be_closed_leaves_nothing_to_the_next_one(run: Pytest) -> None:
+    source = """
+import pytest
+pytestmark = pytest.mark.kafka(scope="module")
+@pytest.fixture
+def client(kafka):
+    yield
+    raise OSError("it cannot be closed")
+def test_first(kafka, client):
+    kafka.topic()
+    kafka.kill_node(1)
+def test_second(kafka):
+    assert kafka.topics() == {}
+"""
+    said = run(source)
+    assert "2 passed, 1 error" in said
+    assert "OSError: it cannot be closed" in said
+
+
+def test_a_kafka_that_cannot_be_made_ready_keeps_no_other_from_it(run: Pytest) -> None:
+    source = """
+import pytest
+pytestmark = pytest.mark.kafka(scope="module")
+def test_first(kafka, kafka_cluster, monkeypatch):
+    kafka_cluster.topic()
+    def end_test():
+        raise TimeoutError("node 1 does not serve")
+    kafka.end_test = end_test
+def test_second(kafka_cluster):
+    assert kafka_cluster.topics() == {}
+"""
+    said = run(source)
+    assert "2 passed, 1 error" in said
+    assert "TimeoutError: node 1 does not serve" in said
+
+
 def test_a_marker_has_each_argument_of_a_kafka() -> None:
     """So a new one of `Kafka` is an argument of the marker, and of what tells Kafkas apart."""
     of_kafka = set(signature(Kafka.__init__).parameters) - {"self"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import select
 import socket
@@ -53,6 +54,27 @@ def test_a_failing_block_stops_the_broker_too() -> None:
     with pytest.raises(ZeroDivisionError), kafkacompat.testing.running_broker() as broker:
         raise ZeroDivisionError
     assert broker.process.returncode == 0
+
+
+def test_a_broker_leaves_no_pipe_open(recwarn: pytest.WarningsRecorder) -> None:
+    with kafkacompat.testing.running_broker() as broker:
+        broker.kill()
+        broker.restart()
+    with pytest.raises(RuntimeError):
+        kafkacompat.testing.running_broker({"num.partitions": "none"}).__enter__()
+    del broker
+    gc.collect()
+    assert not [each for each in recwarn if issubclass(each.category, ResourceWarning)]
+
+
+def test_a_listener_may_have_any_name() -> None:
+    settings = {
+        "listeners": "CLIENTS://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+        "listener.security.protocol.map": "CLIENTS:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "CLIENTS",
+    }
+    with kafkacompat.testing.running_broker(settings) as broker:
+        assert answers(broker)
 
 
 def test_settings_reach_the_broker_and_refusals_the_test() -> None:

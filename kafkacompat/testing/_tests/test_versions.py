@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kafkacompat.api._tests.kit import Api
-from kafkacompat.ports.dispatcher import CloseConnection, ConnectionInfo
+from kafkacompat.ports.dispatcher import ANONYMOUS, CloseConnection, ConnectionInfo, Principal
 from kafkacompat.testing.ports import ReservedPorts
 from kafkacompat.testing.settings import client_listeners, nodes_settings
 from kafkacompat.testing.versions import ReleaseDispatcher, release, releases
@@ -62,6 +62,37 @@ def test_no_release_shows_an_api_that_it_has_not() -> None:
 def test_a_version_that_the_release_has_not_closes_the_connection() -> None:
     with pytest.raises(CloseConnection, match=r"API 1 version 13 is not served by Kafka 2.8"):
         Shown("2.8").ask(1, 13)
+
+
+def test_a_login_after_the_oldest_handshake_reaches_the_node() -> None:
+    """It has no header, so it is no request of any version."""
+    shown = Shown("2.8")
+    shown.connection.listener_is_sasl = True
+    seen: list[bytes] = []
+
+    class Node:
+        def dispatch(self, _: ConnectionInfo, frame: memoryview) -> list[bytes]:
+            seen.append(bytes(frame))
+            return [b"reply"]
+
+        def connection_closed(self, _: ConnectionInfo) -> None:
+            """Nothing is kept."""
+
+    shown.dispatcher = ReleaseDispatcher(Node(), release("2.8"), {CLIENTS})
+    login = b"\0alice\0wonderland"
+    with pytest.raises(CloseConnection):
+        shown.dispatcher.dispatch(shown.connection, memoryview(login))
+    handshake = request_header_bytes(17, 0, 7, "client") + b"\0\5PLAIN"
+    for frame in (handshake, login, b"\0"):
+        shown.dispatcher.dispatch(shown.connection, memoryview(bytearray(frame)))
+    assert seen == [handshake, login, b"\0"]
+    shown.connection.principal = Principal("User", "alice")
+    with pytest.raises(CloseConnection, match="API 1 version 13"):
+        shown.ask(1, 13)
+    shown.connection.principal = ANONYMOUS
+    shown.dispatcher.connection_closed(shown.connection)
+    with pytest.raises(CloseConnection):
+        shown.dispatcher.dispatch(shown.connection, memoryview(login))
 
 
 @pytest.mark.parametrize(("version", "told"), [("2.3", []), ("2.4", [(18, 0, 3)]), ("3.9", [(18, 0, 4)])])
