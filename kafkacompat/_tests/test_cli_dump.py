@@ -168,6 +168,29 @@ def test_damage_is_found(partition: Path, capsys: pytest.CaptureFixture[str]) ->
     assert f"damaged after position {len(FIRST)}: {len(SECOND) - 4} bytes are no whole batch" in out
 
 
+def test_a_check_goes_on_past_a_file_that_cannot_be_read(
+    partition: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A damaged snapshot or checkpoint hides nothing of the files after it."""
+    (partition / f"{0:020d}.snapshot").write_bytes(b"\0\1nonsense")
+    (partition / "leader-epoch-checkpoint").write_bytes(b"0\n1\n0 1")
+    (partition / f"{10:020d}.index").write_bytes(struct.pack(">ii", 2, 5))
+    (partition / "partition.metadata").write_bytes(b"")
+    (partition / "some.index").write_bytes(b"")
+    assert main(["dump", "--check", str(partition)]) == 1
+    told = capsys.readouterr()
+    lines = told.out.splitlines()
+    assert [line.partition(": ")[0].rpartition("/")[2] for line in lines] == [
+        f"{0:020d}.snapshot",
+        f"{10:020d}.index",
+        "leader-epoch-checkpoint",
+        "partition.metadata",
+        "some.index",
+    ]
+    assert "the last line has no end" in lines[2]
+    assert told.err == "7 files checked, 5 findings\n"
+
+
 def test_entries_out_of_order_are_found() -> None:
     ends, latest = segment_outline(FIRST + SECOND)
     assert ends == {0: 11, len(FIRST): 12}
@@ -179,6 +202,21 @@ def test_entries_out_of_order_are_found() -> None:
     assert list(check_offset_index(10, b"123", ends)) == ["3 bytes are not whole entries of 8"]
     wrong = struct.pack(">ii", 1, len(FIRST))
     assert any("ends at offset 12, not 11" in line for line in check_offset_index(10, wrong, ends))
+
+
+def test_an_entry_of_an_earlier_kafka_for_several_batches_is_true() -> None:
+    """Followers appended all batches of an answer at once, with one entry for them."""
+    log = FIRST + SECOND + batch(13, 900, [b"d"]) + batch(14, 900, [b"e"])
+    ends, _ = segment_outline(log)
+    third, fourth = sorted(ends)[2:]
+    assert list(check_offset_index(10, struct.pack(">iiii", 2, 0, 4, third), ends)) == []
+    assert list(check_offset_index(10, struct.pack(">ii", 4, 0), ends)) == []
+    overlapping = struct.pack(">iiii", 3, 0, 4, third)
+    assert any("ends at offset 11, not 13" in line for line in check_offset_index(10, overlapping, ends))
+    no_end = struct.pack(">ii", 0, 0)
+    assert any("ends at offset 11, not 10" in line for line in check_offset_index(10, no_end, ends))
+    too_late = struct.pack(">ii", 3, fourth)
+    assert any("ends at offset 14, not 13" in line for line in check_offset_index(10, too_late, ends))
 
 
 def test_markers_are_dumped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,6 +23,7 @@ from kafkacompat.cli.index_check import (
 )
 from kafkacompat.cli.output import PROGRESS_INTERVAL_S, failing_clearly
 from kafkacompat.failure import CommandFailed
+from kafkacompat.ids import is_base_offset
 from kafkacompat.log.checkpoint import CLEAN_SHUTDOWN_FILE, LEADER_EPOCH_FILE, PARTITION_METADATA_FILE
 from kafkacompat.log.dump import OFFSET_FILES, dump_bytes
 
@@ -128,7 +129,17 @@ def text_of(data: bytes) -> list[str]:
 
 
 def check_file(path: str) -> Iterator[str]:
-    """Yield the findings about one file. An index is compared with the log of the same segment."""
+    """Yield the findings about one file. That it cannot be read is one: the check goes on with the other files."""
+    try:
+        yield from _findings_in(path)
+    except CommandFailed as failure:
+        # A running broker has removed the file since the directory was listed.
+        if os.path.exists(path):
+            yield str(failure).removeprefix(f"{path}: ")
+
+
+def _findings_in(path: str) -> Iterator[str]:
+    """An index is compared with the log of the same segment. Raises CommandFailed if a file cannot be read."""
     name = os.path.basename(path)
     if not name.endswith(INDEX_FILES):
         for line in dump(path, records=True, values=None):
@@ -136,7 +147,7 @@ def check_file(path: str) -> Iterator[str]:
                 yield line
         return
     stem, ending = os.path.splitext(path)
-    base_offset = int(os.path.basename(stem))
+    base_offset = int(name[:20]) if is_base_offset(name[:20]) else 0
     with mapped(path) as data:
         if ending == ".txnindex":
             yield from check_transaction_index(base_offset, bytes(data))

@@ -45,16 +45,19 @@ def check_offset_index(base_offset: int, data: bytes, ends: Ends) -> Iterator[st
         yield f"{len(data)} bytes are not whole entries of {OFFSET_ENTRY_SIZE}"
         return
     index = OffsetIndex(base_offset, data)
+    begins = {offset: position for position, offset in ends.items()}
     before = (base_offset - 1, -1)
     for number in range(len(index)):
         offset, position = index.entry(number)
+        following = index.entry(number + 1)[1] if number + 1 < len(index) else 0
         if number and offset == base_offset:
             return  # Kafka preallocates index files with zeros
         if offset <= before[0] or position <= before[1]:
             yield f"entry {number} (offset {offset}, position {position}) is not after the one before it"
         if position not in ends:
             yield f"entry {number} (offset {offset}): no batch begins at position {position}"
-        elif ends[position] != offset:
+        elif not position <= begins.get(offset, -1) < (following or max(ends) + 1):
+            # Kafka before 3.9 has one entry for the batches of an append: where the first begins, and where the last ends.
             yield f"entry {number}: the batch at position {position} ends at offset {ends[position]}, not {offset}"
         before = (offset, position)
 

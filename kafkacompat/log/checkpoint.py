@@ -1,8 +1,8 @@
 """The small text files of a log directory: offset checkpoints, leader epochs, partition.metadata, the clean-shutdown
 mark.
 
-The functions format and parse their text. A file that does not parse raises CheckpointCorrupt. Kafka takes the
-directory offline in that case too, and does not guess.
+The functions format and parse their text. A file that does not parse raises CheckpointCorrupt. The callers decide: as in
+Kafka, a start goes on without the recovery points or log starts of such a file.
 """
 
 from __future__ import annotations

@@ -60,6 +60,7 @@ class LogFlush:
         "_files",
         "_paths",
         "_syncs",
+        "closed_to",
         "directory",
         "end_offset",
         "newest_segment",
@@ -77,9 +78,11 @@ class LogFlush:
         end_offset: int,
         newest_segment: int,
         truncations: int,
+        closed_to: int = 0,
     ) -> None:
         """`directory` is the log's directory, `newest_segment` the base offset of the last segment to sync,
-        `truncations` the number of truncations of the log so far."""
+        `truncations` the number of truncations of the log so far, `closed_to` the base offset of the first segment that is
+        not synced as a closed one."""
         self._disk = disk
         self._syncs = syncs
         self.directory = directory
@@ -89,6 +92,7 @@ class LogFlush:
         self.end_offset = end_offset
         self.newest_segment = newest_segment
         self.truncations = truncations
+        self.closed_to = closed_to
 
     def run(self) -> None:
         started_s = monotonic()

@@ -546,14 +546,16 @@ class LogSegment:
             self.size = size
         self._forget_tail()
 
-    def become_inactive(self) -> None:
+    def become_inactive(self) -> bool:
         """Add the last entry of the time index, which retention uses. Write all index bytes to the files and free
-        their memory."""
+        their memory. Returns whether the files lacked entries."""
         if self._may_have_left_bytes:
             self.file.truncate(self.size)
         self._note_largest()
+        has_new_entries = self.indexes.wait_for_their_files()
         self.write_indexes()
         self.let_go()
+        return has_new_entries
 
     def relocate(self, directory: str) -> None:
         """Adopt the directory's new name. Open files are not affected."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 import errno
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from kafkacompat.log.log_segment import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, LogSegment
+from kafkacompat.log.log_segment import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, LogSegment
 from kafkacompat.log.retention import NEVER_OLD, SegmentFacts
 from kafkacompat.ports import EMPTY_RECORDS, FileSlice, HalfDone, LogRead, LogRefused
 from kafkacompat.records.batch import BatchCorrupt
@@ -248,7 +248,15 @@ class SegmentList:
         """Read what a truncation at the offset would read, while it can still be refused. Returns the new end, as far as
         batches with producers are concerned."""
         keep, offset = self._kept_of_truncation(offset)
+        if keep < len(self.items):
+            self.try_descriptor()
         return self.items[keep - 1].look_at(offset)
+
+    def try_descriptor(self) -> None:
+        """Raise OSError if descriptors are short. A truncation that drops segments needs one when it has begun, and a lack of
+        them passes."""
+        with suppress(FileNotFoundError):  # then another one has taken it away, and it need not be dropped
+            self._disk.open(self.items[-1].stem + LOG_SUFFIX).close()
 
     def truncate_to(self, offset: int, now_ms: int) -> int:
         """Drop everything from the batch that contains the offset on. Returns the new end.

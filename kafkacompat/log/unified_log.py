@@ -152,6 +152,7 @@ class UnifiedLog:
 
     __slots__ = (
         "_bounded",
+        "_closed_synced_to",
         "_config",
         "_disk",
         "_epochs",
@@ -232,6 +233,9 @@ class UnifiedLog:
         self._take_config(config)
         self._forget_source()
         self.recovery_point = parts.recovery_point
+        self._closed_synced_to = parts.segments[-1].base_offset
+        """Base offset of the first segment that no flush has covered since it was closed. It may be below the recovery point: the
+        close adds an entry to the time index of records that were synced before."""
         self.syncs = Syncs(self._mark_unsynced, services.flush_times_ms)
         self.cleaned_to = -1
         """The offset where the cleaner continues; -1 if the log was never cleaned. `truncated` tells the cleaner that
@@ -870,6 +874,7 @@ class UnifiedLog:
         if not self._segments.goes_in_one_step():
             self.truncate_to(self._segments.items[0].base_offset, now_ms)
             return
+        self._segments.try_descriptor()
         with change_of_many(f"the truncation of {self.topic_partition}"):
             self._segments.start_anew(offset, self._config.index_interval_bytes, now_ms)
             self.local_log_start_offset = self.log_end_offset = offset
@@ -936,6 +941,7 @@ class UnifiedLog:
         # The next sync must include the segment that was cut, also if another one begins at its end. A power loss would bring
         # back what was cut off, in the place of records that were synced since.
         self.recovery_point = min(self.recovery_point, self._segments.active.base_offset)
+        self._closed_synced_to = min(self._closed_synced_to, self._segments.active.base_offset)
 
     def flush(self) -> None:
         """Make everything appended durable. Blocks on the disk."""
@@ -956,9 +962,11 @@ class UnifiedLog:
         newest = -1
         active, recovery_point = self._segments.active, self.recovery_point
         end_offset = self.log_end_offset
-        for at, segment in enumerate(self._segments.from_offset(recovery_point)):
+        closed_to = active.base_offset
+        start = min(recovery_point, self._closed_synced_to)
+        for at, segment in enumerate(self._segments.from_offset(start)):
             if closed_only and (segment is active or at == SYNCED_AT_ONCE):
-                end_offset = segment.base_offset
+                end_offset = closed_to = segment.base_offset
                 break
             newest = segment.base_offset
             if newest >= recovery_point and not directories:
@@ -986,6 +994,7 @@ class UnifiedLog:
             end_offset,
             newest,
             self._truncations,
+            closed_to,
         )
 
     def begin_making_durable(self) -> LogFlush:
@@ -1008,6 +1017,7 @@ class UnifiedLog:
             self.is_durable = True
         if flush.truncations == self._truncations:
             self.recovery_point = max(self.recovery_point, flush.end_offset)
+            self._closed_synced_to = max(self._closed_synced_to, flush.closed_to)
 
     def unknown_ages(self, now_ms: int) -> SegmentAges | None:
         """A task that reads the age of the oldest segments in a worker thread. None if their ages are already known."""
@@ -1116,12 +1126,13 @@ class UnifiedLog:
     def close(self) -> None:
         """Write the last time index entry and the producers' state, make everything durable, and close the files.
         Blocks. The log cannot be used afterwards."""
-        self._segments.active.become_inactive()
+        has_new_entries = self._segments.active.become_inactive()
         self._state.end_offset = self.log_end_offset
         if self.log_end_offset:
             self._snapshots.take(self._state)
         self._write_epochs(sync=True)
-        if self.recovery_point < self.log_end_offset or not self.is_durable or self._truncations:
+        is_synced = self.recovery_point >= self.log_end_offset and self.is_durable and not self._truncations
+        if not is_synced or has_new_entries:
             self.flush()
         self.release()
 

@@ -39,6 +39,8 @@ FROZEN_MODE = 0o400
 """Of a snapshot, as in Apache Kafka. It never changes, and has the keys of SCRAM users."""
 CHECKPOINT_SUFFIX = ".checkpoint"
 _NAME = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint\Z")
+_LEFT_BY_KAFKA = re.compile(r"[0-9]{20}-[0-9]{10}(-[0-9]+\.checkpoint\.part|\.checkpoint\.deleted)\Z")
+"""What a killed Apache Kafka leaves: a snapshot that it was writing or fetching, and one that it was about to delete."""
 
 
 class BrokenSnapshot(Exception):
@@ -231,10 +233,11 @@ class SnapshotStore:
                 self._disk.remove(posixpath.join(self.directory, name))
 
     def drop_unwritten(self) -> None:
-        """Delete what a killed process left of snapshots that it wrote. For a start, when none is being written."""
+        """Delete what a killed process left of snapshots that it wrote or deleted. For a start, when none is being written."""
         for name in self._disk.list_directory(self.directory):
             whole = name.removesuffix(UNWRITTEN_SUFFIX)
-            if whole != name and parse_snapshot_name(whole) is not None:
+            is_ours = whole != name and parse_snapshot_name(whole) is not None
+            if is_ours or _LEFT_BY_KAFKA.match(name):
                 self._disk.remove(posixpath.join(self.directory, name))
 
     def size(self, snapshot_id: OffsetAndEpoch) -> int:

@@ -313,6 +313,28 @@ def assert_goes_on(deed: Deed, broker: Broker, before: dict[TopicPartition, int]
         assert (made.topic_id, made.log_end_offset) == (topic_id, acknowledged[NAME] + 1)
 
 
+NEED_A_DESCRIPTOR = "open create sync_directory list_directory read_bytes write_atomic"
+
+
+@pytest.mark.parametrize("deed", [truncate, start_anew])
+@pytest.mark.parametrize("is_open", [False, True])
+def test_a_truncation_without_descriptors_is_refused_before_it_begins(deed: Deed, is_open: bool) -> None:
+    """A lack of descriptors takes no directory offline."""
+    broker = filled()
+    log = broker.manager.logs[NAME]
+    before = all_values(log) if is_open else []  # its files are open then, and its indexes are in memory
+    broker.disk.refuse = refusing(NEED_A_DESCRIPTOR, "/a", errno.EMFILE)
+    with pytest.raises(OSError, match="refused") as refused:
+        deed(broker, log)
+    broker.manager.log_failed(log, refused.value)
+    broker.disk.refuse = None
+    assert broker.online == [True, True]
+    assert broker.manager.logs[NAME] is log
+    assert all_values(log) == before or not is_open
+    deed(broker, log)
+    assert log.log_end_offset in (FILLED // 2, 1000)
+
+
 @pytest.mark.parametrize("stops", [1, 2])
 def test_a_partition_that_could_not_be_opened_is_recovered_once_it_can(stops: int) -> None:
     """Its directory was stopped cleanly meanwhile. That proves nothing about a log that was not opened."""

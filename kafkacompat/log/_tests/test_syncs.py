@@ -10,10 +10,20 @@ import pytest
 
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.disks import CONFIG, DIRECTORY_IDS, PATHS, Broker, append, carry_out, refusing
-from kafkacompat.log._tests.logs import NOW_MS, TOPIC_ID, all_values, batch_of, config, marker, open_log
+from kafkacompat.log._tests.logs import (
+    NOW_MS,
+    TOPIC_ID,
+    all_values,
+    batch_of,
+    config,
+    look_up,
+    marker,
+    open_log,
+)
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.checkpoint import LEADER_EPOCH_FILE, PARTITION_METADATA_FILE, RECOVERY_POINT_FILE
 from kafkacompat.log.disk import RealDisk
+from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.log.upkeep import LogUpkeep
 from kafkacompat.ports import SyncFailed
 
@@ -173,6 +183,71 @@ def test_what_was_flushed_is_there_after_a_power_loss() -> None:
     assert all_values(after) == before
     assert after.epoch_entries == log.epoch_entries
     assert [each.producer_id for each in after.active_producers()] == [7]
+
+
+DAY_MS = 86_400_000
+OLD_AND_NEW = config(index_interval_bytes=600, retention_ms=2 * DAY_MS)
+
+
+def with_a_late_record(disk: MemoryDisk) -> UnifiedLog:
+    """The last record is 5 days later than the last entry that an append has added to the time index."""
+    log = open_log(disk, OLD_AND_NEW)
+    for timestamp_ms in [NOW_MS] * 5 + [NOW_MS + 5 * DAY_MS]:
+        log.append_as_leader(batch_of([b"x" * 100], timestamp_ms), 4, NOW_MS)
+    log.set_high_watermark(6)
+    return log
+
+
+def assert_knows_its_late_record(log: UnifiedLog) -> None:
+    assert log.segments[0].largest_timestamp() == (NOW_MS + 5 * DAY_MS, 5)
+    found = look_up(log, NOW_MS + 4 * DAY_MS)
+    assert found is not None
+    assert found.offset == 5
+    assert log.enforce_retention(NOW_MS + 6 * DAY_MS) == 0
+
+
+def test_a_clean_stop_after_a_flush_syncs_the_last_entry_of_the_time_index() -> None:
+    """Otherwise retention takes the records for older than they are, and nobody finds them by their time."""
+    disk = MemoryDisk()
+    log = with_a_late_record(disk)
+    log.flush()
+    log.close()
+    assert_knows_its_late_record(
+        open_log(disk.lose_power(), OLD_AND_NEW, clean=True, recovery_point=6, high_watermark=6)
+    )
+
+
+@pytest.mark.parametrize("is_under_way", [False, True])
+def test_the_close_of_a_segment_whose_records_are_synced_is_synced_too(is_under_way: bool) -> None:
+    disk = MemoryDisk()
+    log = with_a_late_record(disk)
+    flush = log.begin_flush()
+    if is_under_way:
+        flush.run()
+        log.roll(6, NOW_MS)
+        log.finish_flush(flush)
+    else:
+        flush.run()
+        log.finish_flush(flush)
+        log.roll(6, NOW_MS)
+    append(log, 1)
+    log.flush()
+    assert log.recovery_point == 7
+    assert_knows_its_late_record(open_log(disk.lose_power(), OLD_AND_NEW, recovery_point=7, high_watermark=7))
+
+
+def test_a_closed_segment_is_synced_once() -> None:
+    disk = MemoryDisk()
+    log = with_a_late_record(disk)
+    log.flush()
+    log.roll(6, NOW_MS)
+    log.flush()
+    synced: list[str] = []
+    disk.refuse = lambda operation, path: synced.append(path) if operation == "sync" else None
+    append(log, 1)
+    log.flush()
+    assert synced
+    assert not any(path.startswith(log.segments[0].stem) for path in synced)
 
 
 def test_a_checkpoint_whose_sync_fails_takes_the_directory_and_the_old_one_stays() -> None:

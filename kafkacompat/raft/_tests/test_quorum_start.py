@@ -153,6 +153,19 @@ def test_a_snapshot_that_is_broken_is_left_aside_while_the_log_is_whole() -> Non
     assert not [name for name in node.disk.list_directory(PARTITION) if name.endswith((".part", ".tmp"))]
 
 
+def test_what_a_killed_apache_kafka_left_of_snapshots_is_removed() -> None:
+    """Kafka gives a file that it writes a number of its own, and a deleted one a suffix."""
+    node = grown()
+    node.kill()
+    left = [f"{9:020d}-{1:010d}-8261549360283746.checkpoint.part", f"{8:020d}-{1:010d}.checkpoint.deleted"]
+    kept = [FIRST_SNAPSHOT, "notes-1.checkpoint.part"]
+    for name in (*left, kept[1]):
+        node.disk.write_atomic(f"{PARTITION}/{name}", b"cut off")
+    load(node)
+    assert set(node.disk.list_directory(PARTITION)).isdisjoint(left)
+    assert set(node.disk.list_directory(PARTITION)) >= set(kept)
+
+
 def test_a_log_without_the_snapshot_it_rests_on_does_not_start() -> None:
     node = grown()
     node.write_snapshot()
