@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 from base64 import b64encode
+from pathlib import Path
 
 import pytest
 
 from kafkacompat._tests.doubles import CountingRandom
+from kafkacompat.cli.format import add_arguments, formatted
 from kafkacompat.cli.format_options import (
     parse_feature_levels,
     parse_initial_controllers,
@@ -115,6 +118,23 @@ def test_feature_levels() -> None:
 def test_other_feature_levels_are_refused(entry: str, said: str) -> None:
     with pytest.raises(CommandFailed, match=said):
         parse_feature_levels([entry], dynamic=False)
+
+
+def test_a_node_that_joins_a_dynamic_quorum_later_has_kraft_version_one(tmp_path: Path) -> None:
+    settings = tmp_path / "server.properties"
+    settings.write_text(
+        "node.id=2\nprocess.roles=controller\nlisteners=CONTROLLER://127.0.0.1:9093\n"
+        "controller.listener.names=CONTROLLER\ncontroller.quorum.bootstrap.servers=127.0.0.1:9193\n"
+        f"log.dirs={tmp_path / 'logs'}\n"
+    )
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    asked = ["-t", "c", "--no-initial-controllers", "-c", str(settings)]
+    with pytest.raises(CommandFailed, match=r"kraft\.version is 1"):
+        formatted(parser.parse_args([*asked, "-f", "kraft.version=0"]), print)
+    assert formatted(parser.parse_args([*asked, "-f", "kraft.version=1"]), print) == 0
+    (checkpoint,) = tmp_path.glob("logs/__cluster_metadata-0/*.checkpoint")
+    assert parse_snapshot(checkpoint.read_bytes()).kraft_version == 1
 
 
 def test_feature_levels_that_depend_on_others_or_are_said_twice_are_refused() -> None:

@@ -219,6 +219,16 @@ def test_a_broker_takes_while_running(changes: dict[str, str], per_broker: bool)
     validate_dynamic_broker(changes, per_broker=per_broker, current=DynamicConfig(server()))
 
 
+@pytest.mark.parametrize("setting", ["log.local.retention.ms", "log.remote.copy.lag.ms"])
+def test_what_the_file_keeps_for_longer_than_retention_refuses_no_change_of_something_else(
+    setting: str,
+) -> None:
+    current = DynamicConfig(ServerConfig.from_properties(defaults_without_file(), {setting: "604800001"}))
+    validate_dynamic_broker({"max.connections": "5"}, per_broker=True, current=current)
+    with pytest.raises(ConfigError, match=setting):
+        validate_dynamic_broker({"log.retention.ms": "1000"}, per_broker=True, current=current)
+
+
 STATIC = "Cannot update these configs dynamically: "
 UNPREFIXED = "These security configs can be dynamically updated only per-listener using the listener prefix: "
 ONE_BROKER = "Cannot update these configs at default cluster level, broker id must be specified: "
@@ -255,6 +265,20 @@ ONE_BROKER = "Cannot update these configs at default cluster level, broker id mu
             {"log.local.retention.bytes": "11", "log.retention.bytes": "10"},
             False,
             "Invalid value 11 for configuration log.local.retention.bytes: Value must not be more than log.reten",
+        ),
+        (
+            {"log.remote.copy.lag.ms": "604800001"},
+            True,
+            "Invalid value 604800001 for configuration log.remote.copy.lag.ms: Value must not exceed log.local.",
+        ),
+        (
+            {
+                "log.remote.copy.lag.bytes": "11",
+                "log.local.retention.bytes": "10",
+                "log.retention.bytes": "20",
+            },
+            False,
+            "Invalid value 11 for configuration log.remote.copy.lag.bytes: Value must not exceed log.local.rete",
         ),
         ({"max.connection.creation.rate": "0"}, True, "Invalid value 0 for configuration max.connection."),
         (

@@ -281,6 +281,11 @@ def test_settings_that_stand_for_one_another() -> None:
         {"controller.quorum.voters": None, "controller.quorum.bootstrap.servers": "h:1"},
         {"process.roles": "broker", "listeners": "PLAINTEXT://:9092", "controller.quorum.voters": "2@h:1"},
         {"process.roles": "controller", "listeners": "CONTROLLER://:9093"},
+        {
+            "process.roles": "controller",
+            "listeners": "CONTROLLER://:9093",
+            "cordoned.log.dirs": "/of/brokers",
+        },
         {"max.connections.per.ip": "0", "max.connections.per.ip.overrides": "127.0.0.1:5"},
         {"replica.fetch.wait.max.ms": "30000"},
         {"log.cleanup.policy": ""},
@@ -329,6 +334,15 @@ def test_a_node_starts(changes: dict[str, str | None]) -> None:
         ({"controller.quorum.bootstrap.servers": "h"}, "controller.quorum.bootstrap.servers"),
         ({"process.roles": "broker"}, "controller.quorum.voters"),
         ({"process.roles": "controller"}, "listeners"),
+        (
+            {
+                "process.roles": "broker",
+                "listeners": "PLAINTEXT://:9092",
+                "controller.quorum.voters": "2@h:1",
+                "controller.quorum.auto.join.enable": "true",
+            },
+            "controller.quorum.auto.join.enable",
+        ),
         ({"inter.broker.listener.name": "FOO"}, "inter.broker.listener.name"),
         ({"inter.broker.listener.name": "CONTROLLER"}, "inter.broker.listener.name"),
         ({"security.inter.broker.protocol": "SSL"}, "inter.broker.listener.name"),

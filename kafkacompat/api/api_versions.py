@@ -1,6 +1,7 @@
 """ApiVersions (key 18): the APIs and features that this broker serves.
 
-All version ranges come from the registry's table. A client uses a feature's protocol as soon as it sees the feature.
+All version ranges come from the registry's table. Of what is sent on to the controller, which may be of another release, only
+those versions are listed that it serves too. A client uses a feature's protocol as soon as it sees the feature.
 So only features that are served here are listed, whatever the cluster has finalized. An
 unsupported version of ApiVersions itself is answered by `unsupported_version`, always in the form of version 0. A client that
 meant another cluster or another node is told to bootstrap again. KIP-35, KIP-511, KIP-584, KIP-1242.
@@ -24,6 +25,7 @@ from kafkacompat.wire.messages.api_versions_response import (
 
 if TYPE_CHECKING:
     from kafkacompat.api.context import Node
+    from kafkacompat.api.registry import Entry
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.wire.messages.api_versions_request import ApiVersionsRequest
 
@@ -61,10 +63,10 @@ def handle(node: Node, context: RequestContext, request: ApiVersionsRequest) -> 
     lowest = 0 if context.api_version >= FIRST_VERSION_WITH_MINIMUM_ZERO else 1
     return ApiVersionsResponse(
         api_keys=[
-            ApiVersion(
-                api_key=entry.key, min_version=entry.advertised_min_version, max_version=entry.max_version
-            )
+            ApiVersion(api_key=entry.key, min_version=low, max_version=high)
             for entry in broker_apis(node.client_metrics is not None, unstable).entries
+            for low, high in (_advertised(node, entry),)
+            if low <= high
         ],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=low, max_version=high)
@@ -78,6 +80,14 @@ def handle(node: Node, context: RequestContext, request: ApiVersionsRequest) -> 
             if name in SERVED_FEATURES and level > 0
         ],
     )
+
+
+def _advertised(node: Node, entry: Entry) -> tuple[int, int]:
+    """The lowest and the highest version of an API. The highest is below the lowest if there is none."""
+    low, high = entry.advertised_min_version, entry.max_version
+    if APIS[entry.key].forwardable and (served := node.controller.controller_versions(entry.key)) is not None:
+        return max(low, served[0]), min(high, served[1])
+    return low, high
 
 
 def is_whole_identity(request: ApiVersionsRequest) -> bool:

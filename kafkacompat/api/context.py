@@ -81,6 +81,11 @@ class ForwardingService(ControllerService, Protocol):
         """Return the controller's answer to a request that brokers only send on."""
         ...
 
+    def controller_versions(self, api_key: int) -> tuple[int, int] | None:
+        """The lowest and the highest version of an API that the active controller serves; the highest is below the lowest
+        if there is none. None while that is not known, or this node is the active controller."""
+        ...
+
 
 class ActiveControllerService(ControllerService, Protocol):
     """This node's own controller, with the requests that brokers only send on, and those that only brokers and

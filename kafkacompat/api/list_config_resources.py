@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkacompat.api.endpoints import named_brokers
 from kafkacompat.api.handler import Handler, top_level_error
 from kafkacompat.tasks import TURN_COST, Pace, Work
 from kafkacompat.wire.config_resources import ConfigResourceType
@@ -54,7 +53,11 @@ def _names(node: Node, context: RequestContext, kind: ConfigResourceType) -> lis
     if kind is ConfigResourceType.TOPIC:
         return sorted(node.image.topics)
     if kind in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER):
-        return [str(broker.id) for broker in named_brokers(node, context.listener_name)]
+        # A broker that is fenced has its settings too.
+        listener = context.listener_name
+        return [
+            str(broker.id) for _, broker in sorted(node.image.brokers.items()) if listener in broker.endpoints
+        ]
     return sorted(name for resource_type, name in node.image.configs if resource_type == kind)
 
 

@@ -122,7 +122,7 @@ def formatted(arguments: argparse.Namespace, tell: Callable[[str], object]) -> i
     )
     levels = None
     if arguments.feature or arguments.release_version is not None:
-        dynamic = arguments.standalone or bool(initial_voters)
+        dynamic = not parse_voters(config)
         release = None if arguments.release_version is None else parse_release(arguments.release_version)
         levels = parse_feature_levels(arguments.feature, dynamic, release)
     users = [parse_scram_credential(text) for text in arguments.add_scram]

@@ -19,7 +19,12 @@ from kafkacompat.config.keys import (
     parse_value,
 )
 from kafkacompat.config.of_listeners import is_of_listener
-from kafkacompat.config.server import ServerConfig, check_constraints, check_local_retention
+from kafkacompat.config.server import (
+    ServerConfig,
+    check_constraints,
+    check_copy_lags,
+    check_local_retention,
+)
 from kafkacompat.config.topic import LogConfig, effective_log_config
 
 _THREAD_COUNTS = (
@@ -33,6 +38,12 @@ _THREAD_COUNTS = (
     "remote.log.manager.follower.thread.pool.size",
 )
 """Of Kafka's DynamicThreadPool and DynamicRemoteLogConfig."""
+_KEPT_LOCALLY = tuple(
+    f"log.{name}.{unit}"
+    for name in ("retention", "local.retention", "remote.copy.lag")
+    for unit in ("ms", "bytes")
+)
+"""They bound each other. server.properties may have others, of which a change of something else says nothing."""
 _NOT_ZERO = ("max.connections", "max.connection.creation.rate")
 """They may be 0 in server.properties only: with 0 nobody could connect to change them back (ListenerConnectionQuota)."""
 _EMPTY: Mapping[str, str] = MappingProxyType({})
@@ -88,7 +99,9 @@ def validate_dynamic_broker(
         layers = (current.default_layer, changes) if per_broker else (changes, current.broker_layer)
         changed = current.static.with_overrides(layers)[0]
         check_constraints(changed)
-        check_local_retention(changed)
+        if any(changed.get_int(name) != current.effective.get_int(name) for name in _KEPT_LOCALLY):
+            check_local_retention(changed)
+            check_copy_lags(changed)
 
 
 def check_thread_counts(changes: Mapping[str, str], *, per_broker: bool, current: DynamicConfig) -> None:

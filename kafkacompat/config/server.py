@@ -386,6 +386,10 @@ def _check_roles(config: ServerConfig) -> None:
                 "listeners", f"has {extra}, not in controller.listener.names, but process.roles is controller"
             )
     else:
+        if config.get_boolean("controller.quorum.auto.join.enable"):
+            raise _refuse(
+                "controller.quorum.auto.join.enable", "is for nodes with the controller role in process.roles"
+            )
         if config.node_id in voters:
             raise _refuse(
                 "controller.quorum.voters",
@@ -461,7 +465,8 @@ def _check_logs(config: ServerConfig) -> None:
         raise _refuse("log.cleaner.threads", "must be at least 1")
     if config.get_int("log.cleaner.dedupe.buffer.size") // threads <= _MIB:
         raise _refuse("log.cleaner.dedupe.buffer.size", "must exceed 1 MiB per thread of log.cleaner.threads")
-    _check_cordoned(config)
+    if "broker" in config.roles:
+        _check_cordoned(config)
     for name in _CODEC_SETTINGS:
         if not 0 <= config.get_int(name) < COMPRESSION_CODEC_COUNT:
             raise ConfigError(name, config.get_int(name), f"expected 0 to {COMPRESSION_CODEC_COUNT - 1}")
@@ -478,6 +483,17 @@ def check_local_retention(config: ServerConfig) -> None:
             raise ConfigError(name, local, f"Value must not be -1 as {other} value is set as {total}.")
         if local > total:
             raise ConfigError(name, local, f"Value must not be more than {other} property value: {total}")
+
+
+def check_copy_lags(config: ServerConfig) -> None:
+    """In Kafka's words. Each change of a running broker is checked, but not its file."""
+    for unit in ("ms", "bytes"):
+        name, other = f"log.remote.copy.lag.{unit}", f"log.local.retention.{unit}"
+        lag, kept = config.get_int(name), config.get_int(other)
+        if kept == -2:
+            kept = config.get_int(f"log.retention.{unit}")
+        if lag > 0 and 0 <= kept < lag:
+            raise ConfigError(name, lag, f"Value must not exceed {other} (effective value: {kept})")
 
 
 def _check_cordoned(config: ServerConfig) -> None:

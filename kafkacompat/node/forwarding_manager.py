@@ -6,7 +6,7 @@ unchanged. Failures:
 - No answer in time: REQUEST_TIMED_OUT.
 - An envelope that could not be opened: UNKNOWN_SERVER_ERROR.
 - A version that the controller does not support: the client's connection is closed, as in Kafka. The client then asks
-  for the versions again.
+  for the versions again, and is told those that the controller supports too.
 - This node stops: the client's connection is closed.
 
 A long request is encoded with pauses, and a long answer is decoded with pauses.
@@ -62,6 +62,9 @@ class ForwardingManager:
     def forward(self, request: Any, context: RequestContext) -> Deferred[Any]:
         """Return the controller's answer. Fails with ControllerTimedOut, CloseConnection, EnvelopeRefused or a ChannelError."""
         return self._tasks.run("a forwarded request", self._forward(request, context))
+
+    def controller_versions(self, api_key: int) -> tuple[int, int] | None:
+        return self._channel.versions(api_key)
 
     async def _forward(self, request: Any, context: RequestContext) -> Any:
         local = self._local

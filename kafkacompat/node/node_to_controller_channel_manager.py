@@ -23,6 +23,7 @@ from kafkacompat.net.channels import (
 )
 from kafkacompat.ports import Channels, Clock
 from kafkacompat.tasks import Started, Tasks, WakeUp, forget_locals_left
+from kafkacompat.wire.apis import ApiKey
 from kafkacompat.wire.errors import ErrorCode
 
 RETRY_BACKOFF_MS = 50
@@ -36,6 +37,9 @@ DEFAULT_ATTEMPT_TIMEOUT_MS = 30_000
 UNANSWERED = (ChannelError, NotController, OSError)
 """Why a request may have no answer. OSError: the disk of this node's own controller has no room for the record. Anything
 else is a bug."""
+
+NO_VERSIONS = (0, -1)
+"""Those of an API that a node does not serve."""
 
 Address = tuple[int, str, int]
 """Node id, host and port."""
@@ -112,6 +116,18 @@ class NodeToControllerChannelManager:
                 f"a request to the controller: {self._purpose}", self._carry_out(call)
             )
         return call.answer
+
+    def versions(self, api_key: int) -> tuple[int, int] | None:
+        """The lowest and the highest version of an API that the active controller serves, or NO_VERSIONS. None while it is
+        this node, or not connected."""
+        address = self._active()
+        if address is None or address[0] == self._node_id:
+            return None
+        _, host, port = address
+        channel = self._channels.get(host, port, self._purpose)
+        if channel.peer_versions(ApiKey.API_VERSIONS) is None:
+            return None
+        return channel.peer_versions(api_key) or NO_VERSIONS
 
     def try_now(self) -> None:
         """Another controller may be active, or serve: requests that wait for their next attempt are sent now."""

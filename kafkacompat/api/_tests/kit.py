@@ -79,6 +79,11 @@ class RecordingController:
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, Any, Deferred[Any]]] = []
+        self.versions: dict[int, tuple[int, int]] = {}
+        """Of a controller of another release."""
+
+    def controller_versions(self, api_key: int) -> tuple[int, int] | None:
+        return self.versions.get(api_key)
 
     def __getattr__(self, name: str) -> Any:
         def call(request: Any, context: RequestContext) -> Deferred[Any]:

@@ -14,7 +14,7 @@ from kafkacompat.api._tests.kit import Api, pauses_of
 from kafkacompat.api.request_context import RequestContext
 from kafkacompat.config import ConfigError, ServerConfig
 from kafkacompat.controller.configuration_control_manager import SETTINGS_MAX
-from kafkacompat.partition._tests.kit import topic_image
+from kafkacompat.partition._tests.kit import broker_image, topic_image
 from kafkacompat.ports.dispatcher import Pending
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages import alter_configs_request as old
@@ -297,6 +297,13 @@ def test_list_config_resources() -> None:
     assert listed(api, 1) == (0, [(TOPIC, "t"), (BROKER, "1"), (LOGGER, "1"), (METRICS, "m"), (GROUP, "g")])
     assert listed(api, 1, GROUP, TOPIC) == (0, [(TOPIC, "t"), (GROUP, "g")])
     assert listed(api, 1, 99) == (ErrorCode.UNSUPPORTED_VERSION, [])
+
+
+def test_the_settings_of_fenced_brokers_are_listed_too() -> None:
+    api = Api()
+    brokers = {1: broker_image(1), 2: broker_image(2, fenced=True), 3: broker_image(3, listeners=["OTHER"])}
+    api.publish(replace(api.node.image, brokers=brokers))
+    assert listed(api, 1, BROKER, LOGGER) == (0, [(BROKER, "1"), (BROKER, "2"), (LOGGER, "1"), (LOGGER, "2")])
 
 
 def test_only_a_broker_itself_passes_on_changes_of_its_own_settings() -> None:

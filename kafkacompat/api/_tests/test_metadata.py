@@ -312,6 +312,17 @@ def test_api_versions_advertise_produce_from_zero_and_only_what_is_served() -> N
         assert not set(ranges) & {71, 72}
 
 
+def test_api_versions_of_what_is_sent_on_are_those_that_the_controller_serves_too() -> None:
+    api = Api()
+    # As a controller of Kafka 3.9 has them. It has no UnregisterController, and serves CreateTopics from version 0 on.
+    api.controller.versions = {19: (0, 7), 20: (1, 6), 45: (0, 0), 57: (0, 1), 94: (0, -1), 3: (0, 12)}
+    response = api_versions(api, 4)
+    ranges = {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
+    assert (ranges[19], ranges[20], ranges[45], ranges[57]) == ((2, 7), (1, 6), (0, 0), (0, 1))
+    assert 94 not in ranges
+    assert ranges[3] == (0, 13)  # the broker itself answers
+
+
 def test_features_that_are_not_served_are_not_shown_though_finalized() -> None:
     response = api_versions(Api(), 4)
     assert [(one.name, one.min_version, one.max_version) for one in response.supported_features] == [

@@ -14,7 +14,6 @@ from kafkacompat.controller.image import BrokerRegistration
 from kafkacompat.partition._tests.kit import broker_image, partition_image, topic_image
 from kafkacompat.wire.messages.describe_cluster_request import DescribeClusterRequest
 from kafkacompat.wire.messages.find_coordinator_request import FindCoordinatorRequest
-from kafkacompat.wire.messages.list_config_resources_request import ListConfigResourcesRequest
 from kafkacompat.wire.messages.metadata_request import MetadataRequest
 
 SESSION_MS = 9_000
@@ -48,8 +47,6 @@ class Cluster(Api):
             assert not any(each.is_fenced for each in response.brokers)
         everybody = self.call(DescribeClusterRequest(include_fenced_brokers=True), 2)
         answers.append([each.broker_id for each in everybody.brokers if not each.is_fenced])
-        resources = self.call(ListConfigResourcesRequest(resource_types=[4]), 1)
-        answers.append([int(each.resource_name) for each in resources.config_resources])
         assert all(each == answers[0] for each in answers), answers
         return answers[0]
 

@@ -8,9 +8,15 @@ from kafkacompat.deferred import Deferred
 
 
 class HandChannel:
-    def __init__(self, key: tuple[str, int, str], sent: list[Sent]) -> None:
+    def __init__(
+        self, key: tuple[str, int, str], sent: list[Sent], versions: dict[int, tuple[int, int]]
+    ) -> None:
         self.key = key
         self._sent = sent
+        self._versions = versions
+
+    def peer_versions(self, api_key: int) -> tuple[int, int] | None:
+        return self._versions.get(api_key)
 
     def request(self, message: Any, timeout_ms: int) -> Deferred[Any]:
         sent = Sent(self.key, message, timeout_ms)
@@ -31,6 +37,8 @@ class Sent:
 class HandChannels:
     def __init__(self) -> None:
         self.sent: list[Sent] = []
+        self.versions: dict[int, tuple[int, int]] = {}
+        """What all peers support, once they are connected."""
 
     def get(self, host: str, port: int, purpose: str) -> HandChannel:
-        return HandChannel((host, port, purpose), self.sent)
+        return HandChannel((host, port, purpose), self.sent, self.versions)

@@ -14,6 +14,7 @@ from kafkacompat.net.channels import ChannelFull, ConnectionLost, RequestTimedOu
 from kafkacompat.node._tests.fakes import HandChannels
 from kafkacompat.node.forwarding_manager import EnvelopeRefused, ForwardingManager
 from kafkacompat.node.node_to_controller_channel_manager import (
+    NO_VERSIONS,
     REQUESTS_WAITING_MAX,
     NodeToControllerChannelManager,
 )
@@ -170,6 +171,20 @@ def test_an_active_controller_of_this_node_is_called_directly() -> None:
     assert not answer.done
     w.time.advance(50)
     assert answer.result().error_code == 0
+    assert w.channels.sent == []
+
+
+def test_the_versions_of_a_controller_are_known_while_it_is_connected() -> None:
+    w = AskingNode()
+    forwarding = ForwardingManager(w.channel, w.tasks)
+    assert forwarding.controller_versions(45) is None
+    w.channels.versions = {18: (0, 4), 45: (0, 0)}
+    assert forwarding.controller_versions(45) == (0, 0)
+    assert forwarding.controller_versions(94) == NO_VERSIONS
+    w.active = (OWN_ID, "c1", 9093)
+    assert forwarding.controller_versions(94) is None
+    w.active = None
+    assert forwarding.controller_versions(94) is None
     assert w.channels.sent == []
 
 
