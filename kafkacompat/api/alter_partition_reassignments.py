@@ -34,11 +34,14 @@ def error_response(
 ) -> AlterPartitionReassignmentsResponse:
     return AlterPartitionReassignmentsResponse(
         error_code=code,
+        error_message=None,
         responses=[
             ReassignableTopicResponse(
                 name=topic.name,
                 partitions=[
-                    ReassignablePartitionResponse(partition_index=each.partition_index, error_code=code)
+                    ReassignablePartitionResponse(
+                        partition_index=each.partition_index, error_code=code, error_message=None
+                    )
                     for each in topic.partitions
                 ],
             )

@@ -29,7 +29,9 @@ async def handle(node: AnyNode, context: RequestContext, request: CreateAclsRequ
 
 
 def error_response(request: CreateAclsRequest, code: ErrorCode, version: int) -> CreateAclsResponse:
-    return CreateAclsResponse(results=[AclCreationResult(error_code=code) for _ in request.creations])
+    return CreateAclsResponse(
+        results=[AclCreationResult(error_code=code, error_message=None) for _ in request.creations]
+    )
 
 
 HANDLER = Handler(handle, error_response)

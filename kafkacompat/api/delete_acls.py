@@ -30,7 +30,7 @@ async def handle(node: AnyNode, context: RequestContext, request: DeleteAclsRequ
 
 def error_response(request: DeleteAclsRequest, code: ErrorCode, version: int) -> DeleteAclsResponse:
     return DeleteAclsResponse(
-        filter_results=[DeleteAclsFilterResult(error_code=code) for _ in request.filters]
+        filter_results=[DeleteAclsFilterResult(error_code=code, error_message=None) for _ in request.filters]
     )
 
 

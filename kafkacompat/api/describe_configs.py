@@ -14,9 +14,10 @@ from kafkacompat.api.broker_configs import wrong_node
 from kafkacompat.api.handler import Handler, Slices
 from kafkacompat.api.named_rights import names_unknown_config_types
 from kafkacompat.api.topics import is_legal_topic_name
+from kafkacompat.config.keys import ConfigError, ConfigType, parse_typed
 from kafkacompat.tasks import TURN_COST, Work, at_once
 from kafkacompat.wire.config_resources import ConfigResourceType
-from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.errors import ErrorCode, error_text
 from kafkacompat.wire.messages.describe_configs_response import (
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
@@ -128,19 +129,31 @@ def _client_metrics(
     values: Mapping[str, str], request: DescribeConfigsRequest
 ) -> Iterable[DescribeConfigsResourceResult]:
     """Describe a subscription to client metrics, which need not exist. Settings that are not set have their default."""
+    given = {
+        name: _as_read(name, kind, values[name]) for name, _, kind, _ in CLIENT_METRICS if name in values
+    }
     return [
         DescribeConfigsResourceResult(
             name=name,
-            value=values.get(name, default),
-            config_source=CLIENT_METRICS_CONFIG if name in values else DEFAULT_CONFIG,
-            synonyms=[DescribeConfigsSynonym(name=name, value=values[name], source=CLIENT_METRICS_CONFIG)]
-            if request.include_synonyms and name in values
+            value=given.get(name, default),
+            config_source=CLIENT_METRICS_CONFIG if name in given else DEFAULT_CONFIG,
+            synonyms=[DescribeConfigsSynonym(name=name, value=given[name], source=CLIENT_METRICS_CONFIG)]
+            if request.include_synonyms and name in given
             else [],
             config_type=kind,
             documentation=text if request.include_documentation else None,
         )
         for name, default, kind, text in CLIENT_METRICS
     ]
+
+
+def _as_read(name: str, kind: int, text: str) -> str:
+    """A setting's text without what Kafka does not read, as blanks around commas."""
+    try:
+        value = parse_typed(name, ConfigType(kind), text)
+    except ConfigError:
+        return text
+    return ",".join(value) if isinstance(value, tuple) else str(value)
 
 
 def _shaped(
@@ -171,7 +184,7 @@ def error_response(request: DescribeConfigsRequest, code: ErrorCode, version: in
 
 def _refused(request: DescribeConfigsRequest, code: ErrorCode) -> Work[DescribeConfigsResponse]:
     response = DescribeConfigsResponse()
-    message = f"The request failed: {code.name}"
+    message = error_text(code)
     for start in range(0, len(request.resources), REFUSED_A_STEP):
         if start:
             yield TURN_COST

@@ -34,7 +34,8 @@ def error_response(request: ElectLeadersRequest, code: ErrorCode, version: int) 
             ReplicaElectionResult(
                 topic=topic.topic,
                 partition_result=[
-                    PartitionResult(partition_id=index, error_code=code) for index in topic.partitions
+                    PartitionResult(partition_id=index, error_code=code, error_message=None)
+                    for index in topic.partitions
                 ],
             )
             for topic in request.topic_partitions or ()

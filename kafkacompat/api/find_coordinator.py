@@ -17,7 +17,7 @@ from kafkacompat.api.share_keys import share_partition_key
 from kafkacompat.ids import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC, partition_for_key
 from kafkacompat.security.acl import AclOperation, ResourceType
 from kafkacompat.tasks import TURN_COST, Pace, Work, in_turns, pause
-from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.errors import ErrorCode, error_text
 from kafkacompat.wire.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
 
 if TYPE_CHECKING:
@@ -129,12 +129,17 @@ def _error_response(
     node_id, host, port = NO_NODE
     if version < FIRST_BATCHED_VERSION:
         return FindCoordinatorResponse(
-            error_code=code, error_message=code.name, node_id=node_id, host=host, port=port
+            error_code=code, error_message=error_text(code), node_id=node_id, host=host, port=port
         )
     return FindCoordinatorResponse(
         coordinators=[
             Coordinator(
-                key=key, node_id=node_id, host=host, port=port, error_code=code, error_message=code.name
+                key=key,
+                node_id=node_id,
+                host=host,
+                port=port,
+                error_code=code,
+                error_message=error_text(code),
             )
             for key in request.coordinator_keys
         ]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkacompat.dataclass import dataclass
 from kafkacompat.tasks import Work
-from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.errors import ErrorCode, error_text
 
 if TYPE_CHECKING:
     from kafkacompat.api.request_context import RequestContext
@@ -133,9 +133,13 @@ class Handler:
 
 
 def top_level_error(response_type: Callable[..., Message]) -> ErrorResponse:
-    """For APIs whose error response has an `error_code` at the top and no other content."""
+    """For APIs whose error response has an `error_code` at the top, perhaps with a message, and no other content."""
 
     def answer(request: Any, code: ErrorCode, version: int) -> Message:
-        return response_type(error_code=code)
+        response = response_type(error_code=code)
+        if getattr(response, "error_message", None) == "":
+            # Clients show an empty message as it is: nobody would know why the request failed.
+            response.error_message = error_text(code)
+        return response
 
     return answer

@@ -35,6 +35,7 @@ def error_response(
     """Like Kafka, return the requested partitions without any reassignment."""
     return ListPartitionReassignmentsResponse(
         error_code=code,
+        error_message=None,
         topics=[
             OngoingTopicReassignment(
                 name=topic.name,

@@ -245,7 +245,7 @@ def _append_only(
             response.node_endpoints = endpoints_of(node.image, {leader}, context.listener_name, NodeEndpoint)
         return response
     waits = waits_for(node, request, {partition: result.last_offset + 1})
-    return when_let_go(waits, response, {partition: answer}) if waits else response
+    return when_let_go(node, context, waits, response, {partition: answer}) if waits else response
 
 
 async def _judged(
@@ -413,7 +413,10 @@ def append_plain(node: Node, context: RequestContext, request: PlainProduce) -> 
             for partition, error in errors.items():
                 if error is not NONE:
                     at = place_of[partition]
-                    results[at] = replace(_whole(results[at]), error=error)
+                    leader_id, leader_epoch = _leader_to_tell(node, partition, error)
+                    results[at] = replace(
+                        _whole(results[at]), error=error, leader_id=leader_id, leader_epoch=leader_epoch
+                    )
         return _answer(node, context, version, topics, results)
 
     return gather(waits).then(settle)
@@ -700,7 +703,9 @@ class Appending:
             response.node_endpoints = endpoints_of(
                 self._node.image, self._leaders, self._context.listener_name, NodeEndpoint
             )
-        return when_let_go(self._waits, response, self._appended) if self._waits else response
+        if not self._waits:
+            return response
+        return when_let_go(self._node, self._context, self._waits, response, self._appended)
 
 
 FIRST_VERSION_WITH_TOPIC_IDS = 13
@@ -735,10 +740,7 @@ def answer_of(index: int, result: ProduceResult, version: int) -> tuple[Partitio
         BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
         for index, message in result.record_errors
     ]
-    if result.leader_id < 0 or version < FIRST_VERSION_WITH_CURRENT_LEADER:
-        return answer, -1
-    answer.current_leader = LeaderIdAndEpoch(leader_id=result.leader_id, leader_epoch=result.leader_epoch)
-    return answer, result.leader_id
+    return answer, _name_leader(answer, result.leader_id, result.leader_epoch, version)
 
 
 def waits_for(
@@ -759,6 +761,8 @@ def waits_for(
 
 
 def when_let_go(
+    node: Node,
+    context: RequestContext,
     waits: Sequence[Deferred[Mapping[TopicPartition, ErrorCode]]],
     response: ProduceResponse,
     appended: Mapping[TopicPartition, PartitionProduceResponse],
@@ -766,13 +770,37 @@ def when_let_go(
     """Return the response when all waits are over. Fails if one of them fails."""
 
     def settle(outcomes: list[Mapping[TopicPartition, ErrorCode]]) -> ProduceResponse:
+        leaders: set[int] = set()
         for errors in outcomes:
             for partition, error in errors.items():
                 if error is not NONE:
-                    appended[partition].error_code = error
+                    answer = appended[partition]
+                    answer.error_code = error
+                    leader = _leader_to_tell(node, partition, error)
+                    leaders.add(_name_leader(answer, *leader, context.api_version))
+        leaders.discard(-1)
+        if leaders:
+            leaders.update([each.node_id for each in response.node_endpoints])
+            response.node_endpoints = endpoints_of(node.image, leaders, context.listener_name, NodeEndpoint)
         return response
 
     return gather(waits).then(settle)
+
+
+def _leader_to_tell(node: Node, partition: TopicPartition, error: ErrorCode) -> tuple[int, int]:
+    """The leader in the metadata and its epoch, for the producer of records that this broker can no longer commit. -1 and -1
+    for any other error."""
+    topic = node.image.topics.get(partition.topic) if error is ErrorCode.NOT_LEADER_OR_FOLLOWER else None
+    found = None if topic is None else topic.partitions.get(partition.partition)
+    return (-1, -1) if found is None else (found.leader, found.leader_epoch)
+
+
+def _name_leader(answer: PartitionProduceResponse, leader_id: int, leader_epoch: int, version: int) -> int:
+    """Return the leader id that the partition's result names, or -1."""
+    if leader_id < 0 or version < FIRST_VERSION_WITH_CURRENT_LEADER:
+        return -1
+    answer.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
+    return leader_id
 
 
 LENGTH_AT, MAGIC_AT, ATTRIBUTES_LOW_AT = 8, 16, 22

@@ -37,12 +37,15 @@ UNCREATED = (*UNANSWERED, ControllerTimedOut, EnvelopeRefused, CloseConnection)
 MAX_ERRORS = 1000
 MAX_IN_FLIGHT = 1000
 """Names whose creation is in flight. Further names wait for the next request, which every client repeats."""
+CONTROLLERS_DEFAULT = -1
+"""A count of partitions or replicas that the controller chooses."""
 CREATED_WITHIN_MS = 1_000
 """How long a request waits for the topic that it needs. Its client then asks again."""
 
 
 def creatable_topic(config: ServerConfig, name: str) -> CreatableTopic:
-    """Return the topic to request: an internal topic with its settings, any other topic with the node's defaults."""
+    """Return the topic to request: an internal topic with its settings, any other topic with the defaults that are set on
+    this node. Others are the controller's."""
     settings: dict[str, str]
     if name == OFFSETS_TOPIC:
         partitions = config.get_int("offsets.topic.num.partitions")
@@ -73,8 +76,8 @@ def creatable_topic(config: ServerConfig, name: str) -> CreatableTopic:
             "retention.ms": "-1",
         }
     else:
-        partitions = config.get_int("num.partitions")
-        replication = config.get_int("default.replication.factor")
+        partitions = _set_or_unset(config, "num.partitions")
+        replication = _set_or_unset(config, "default.replication.factor")
         settings = {}
     return CreatableTopic(
         name=name,
@@ -82,6 +85,10 @@ def creatable_topic(config: ServerConfig, name: str) -> CreatableTopic:
         replication_factor=replication,
         configs=[CreatableTopicConfig(name=key, value=value) for key, value in settings.items()],
     )
+
+
+def _set_or_unset(config: ServerConfig, name: str) -> int:
+    return config.get_int(name) if name in config.originals else CONTROLLERS_DEFAULT
 
 
 class AutoTopicCreationManager:

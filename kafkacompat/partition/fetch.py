@@ -60,6 +60,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+FIRST_VERSION_WITH_STORAGE_ERROR = 6
+"""Clients of earlier versions do not know KAFKA_STORAGE_ERROR."""
 FIRST_VERSION_WITH_RACK = 11
 """From this version on, consumers may read from followers."""
 FIRST_VERSION_WITH_CURRENT_LEADER = 16
@@ -904,6 +906,8 @@ class FetchReads:
         return error_of(TopicPartition(asked.topic, asked.partition))
 
     def refuse(self, asked: Any, error: ErrorCode, parameters: FetchParameters) -> PartitionData:
+        if error is ErrorCode.KAFKA_STORAGE_ERROR and parameters.version < FIRST_VERSION_WITH_STORAGE_ERROR:
+            error = ErrorCode.NOT_LEADER_OR_FOLLOWER  # so that they look for the leader
         answer = PartitionData(
             partition_index=asked.partition,
             error_code=error,

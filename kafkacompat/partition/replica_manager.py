@@ -558,11 +558,15 @@ class ReplicaManager:
     # Refusals
 
     def _not_led(self, partition: Key, core: Partition | None) -> ProduceResult:
-        if core is None:
-            return ProduceResult(self.hosted.absent(partition))
-        return ProduceResult(
-            ErrorCode.NOT_LEADER_OR_FOLLOWER, leader_id=core.leader, leader_epoch=core.leader_epoch
-        )
+        if core is not None:
+            return ProduceResult(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, leader_id=core.leader, leader_epoch=core.leader_epoch
+            )
+        error = self.hosted.absent(partition)
+        if error is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            return ProduceResult(error)
+        elsewhere = self.hosted.image.topics[partition[0]].partitions[partition[1]]
+        return ProduceResult(error, leader_id=elsewhere.leader, leader_epoch=elsewhere.leader_epoch)
 
 
 class LargeBatches:

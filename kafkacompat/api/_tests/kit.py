@@ -203,8 +203,9 @@ class Api:
         self.world.settle()
 
     def publish(self, image: MetadataImage) -> None:
-        self.world.publish(image)
+        """In the order of server/: what waits for the partitions is answered by the new image."""
         self.node.image = self.settings.image = image
+        self.world.publish(image)
 
     def raw(self, frame: bytes | bytearray) -> Any:
         reply = self.dispatcher.dispatch(self.connection, memoryview(bytearray(frame)))

@@ -70,6 +70,21 @@ def test_a_subscription_of_client_metrics_has_defaults_for_what_is_not_set() -> 
     ]
 
 
+def test_a_subscription_of_client_metrics_is_shown_as_it_is_read() -> None:
+    api = Api()
+    given = {"interval.ms": " 060000", "metrics": "a. , b.", "match": "client_id=x ,client_software_name=y"}
+    api.publish(replace(api.node.image, configs={(METRICS, "some"): given}))
+    shown = {
+        one.name: (one.value, [each.value for each in one.synonyms])
+        for one in describe(api, METRICS, "some", include_synonyms=True).configs
+    }
+    assert shown == {
+        "interval.ms": ("60000", ["60000"]),
+        "metrics": ("a.,b.", ["a.,b."]),
+        "match": ("client_id=x,client_software_name=y", ["client_id=x,client_software_name=y"]),
+    }
+
+
 @pytest.mark.parametrize("version", range(1, 5))
 def test_all_settings_of_a_topic_with_their_sources(version: int) -> None:
     api = Api(topic_image("t"))

@@ -471,6 +471,48 @@ def test_stale_leaders_are_named_from_version_ten(leader_id: int, indexes: tuple
     assert api.call(asked, 9).node_endpoints == []
 
 
+@pytest.mark.parametrize("indexes", [(0,), (0, 1)])
+def test_a_broker_without_a_replica_names_the_leader_too(indexes: tuple[int, ...]) -> None:
+    moved = partition_image(replicas=(2,), leader=2, epoch=5)
+    api = Api(topic_image("t", dict.fromkeys(indexes, moved)), brokers=[broker_image(1), broker_image(2)])
+    asked = request(*[("t", index, batch_of(b"a")) for index in indexes], api=api)
+    response = api.call(asked, 10)
+    assert results(response) == [(index, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1) for index in indexes]
+    assert leaders_told(response) == [(2, 5)] * len(indexes)
+    assert [(node.node_id, node.host) for node in response.node_endpoints] == [(2, "host-2")]
+    assert api.call(asked, 9).node_endpoints == []
+
+
+@pytest.mark.parametrize("indexes", [(0,), (0, 1)])
+@pytest.mark.parametrize("is_replica", [True, False])
+def test_a_produce_that_waits_while_the_leader_changes_is_told_the_new_one(
+    indexes: tuple[int, ...], is_replica: bool
+) -> None:
+    brokers = [broker_image(1), broker_image(2)]
+    led = partition_image(replicas=(1, 2), isr=(1, 2), epoch=3)
+    api = Api(topic_image("t", dict.fromkeys(indexes, led)), brokers=brokers)
+    asked = request(*[("t", index, batch_of(b"a")) for index in indexes], acks=-1, api=api)
+    pending = [api.send(asked, version) for version in (9, 10)]
+    replicas = (1, 2) if is_replica else (2,)
+    moved = partition_image(replicas=replicas, leader=2, epoch=4)
+    api.publish(image_of(topic_image("t", dict.fromkeys(indexes, moved)), brokers=brokers))
+    earlier, response = [
+        api.decoded(each.reply.result(), 0, version)
+        for each, version in zip(pending, (9, 10), strict=True)
+        if isinstance(each, Pending)
+    ]
+    assert results(response) == [(index, ErrorCode.NOT_LEADER_OR_FOLLOWER, 1) for index in indexes]
+    assert leaders_told(response) == [(2, 4)] * len(indexes)
+    assert [(node.node_id, node.host) for node in response.node_endpoints] == [(2, "host-2")]
+    assert leaders_told(earlier) == [None] * len(indexes)
+
+
+def leaders_told(response: Any) -> list[tuple[int, int] | None]:
+    """The leader and its epoch of each partition."""
+    told = [row.current_leader for topic in response.responses for row in topic.partition_responses]
+    return [each and (each.leader_id, each.leader_epoch) for each in told]
+
+
 def test_one_produce_to_several_partitions_wakes_a_fetch_once_with_all_of_it() -> None:
     api = Api(topic_image("t", 2))
     topic_id = api.node.image.topics["t"].id

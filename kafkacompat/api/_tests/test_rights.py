@@ -585,6 +585,12 @@ def test_one_partition_of_the_fakes_is_led_here() -> None:
         (ApiKey.ALTER_CONFIGS, "resources", config_of(4), "Cluster authorization failed."),
         (ApiKey.INCREMENTAL_ALTER_CONFIGS, "resources", config_of(32), "Group authorization failed."),
         (ApiKey.CREATE_PARTITIONS, "topics", named("name"), None),
+        (
+            ApiKey.DESCRIBE_CONFIGS,
+            "resources",
+            lambda element, name: element(resource_type=2, resource_name=name),
+            "Topic authorization failed.",
+        ),
     ],
 )
 def test_refusals_have_the_texts_of_kafka(key: ApiKey, field: str, make: Any, text: str | None) -> None:

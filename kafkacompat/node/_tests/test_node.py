@@ -149,6 +149,17 @@ def test_internal_topics_get_their_own_settings() -> None:
     assert creatable_topic(config(), "mine").num_partitions == 4
 
 
+def test_other_topics_have_the_controllers_defaults_where_the_broker_sets_none() -> None:
+    """A controller on a node of its own may have other defaults."""
+    unset = ServerConfig.from_properties(defaults_without_file())
+    assert not {"num.partitions", "default.replication.factor"} & unset.originals.keys()
+    topic = creatable_topic(unset, "mine")
+    assert (topic.num_partitions, topic.replication_factor) == (-1, -1)
+    own = ServerConfig.from_properties({**unset.originals, "default.replication.factor": "3"})
+    topic = creatable_topic(own, "mine")
+    assert (topic.num_partitions, topic.replication_factor) == (-1, 3)
+
+
 def test_a_topic_is_created_once_at_a_time_and_again_after_a_failure() -> None:
     sent: list[Any] = []
     answers: list[Deferred[Any]] = []

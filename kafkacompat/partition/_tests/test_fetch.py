@@ -158,6 +158,23 @@ def test_a_disk_that_fails_one_partition_fails_no_other(
     assert world.found(world.manager.list_offset(TopicPartition("t", 0), 5, False, -1, -1)).error is code
 
 
+def test_readers_up_to_version_5_are_told_of_a_failed_disk_as_of_another_leader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They do not know KAFKA_STORAGE_ERROR, and would give up instead of asking for the leader."""
+    world = filled()
+    monkeypatch.setattr(UnifiedLog, "read", failing(world.log(), "read", OSError(5, "Input/output error")))
+    codes = {
+        version: one(now(world, want(world), version=version, uses_topic_ids=False)).error_code
+        for version in (4, 5, 6)
+    }
+    assert codes == {
+        4: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        5: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        6: ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+
+
 def test_aborted_transactions_are_absent_empty_or_sorted() -> None:
     world = LedPartitions(topic_image("t"))
     world.produce(**transactional(4))
