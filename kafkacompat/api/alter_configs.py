@@ -11,6 +11,7 @@ from kafkacompat.api.broker_configs import (
     LOOKED_AT_A_STEP,
     refused_broker_changes,
     refused_here,
+    told_text,
     with_the_controllers,
 )
 from kafkacompat.api.handler import Handler
@@ -55,7 +56,7 @@ def _answer(
 ) -> AlterConfigsResourceResponse:
     return AlterConfigsResourceResponse(
         error_code=code,
-        error_message=message,
+        error_message=told_text(message),
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
     )

@@ -41,6 +41,14 @@ COUNTED_A_STEP = 10_000
 """The same, if only their type is looked at."""
 
 
+TEXT_TOLD_MAX = 8_000
+"""Characters of an error message, which may repeat a name. A string of the protocol has at most 32,767 bytes."""
+
+
+def told_text(message: str | None) -> str | None:
+    return None if message is None else message[:TEXT_TOLD_MAX]
+
+
 async def with_the_controllers(
     own: Mapping[int, Any], others: list[Any], request: T, ask: Callable[[T], Any], response: R
 ) -> R:

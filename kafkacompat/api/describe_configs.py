@@ -10,11 +10,13 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api import loggers
-from kafkacompat.api.broker_configs import wrong_node
+from kafkacompat.api.broker_configs import told_text
 from kafkacompat.api.handler import Handler, Slices
 from kafkacompat.api.named_rights import names_unknown_config_types
 from kafkacompat.api.topics import is_legal_topic_name
 from kafkacompat.config.keys import ConfigError, ConfigType, parse_typed
+from kafkacompat.controller.configuration_control_manager import topic_name_flaw
+from kafkacompat.ids import parse_int
 from kafkacompat.tasks import TURN_COST, Work, at_once
 from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.errors import ErrorCode, error_text
@@ -49,10 +51,10 @@ REFUSED_A_STEP = 2_000
 
 
 class _Refused(Exception):
-    def __init__(self, code: ErrorCode, message: str) -> None:
+    def __init__(self, code: ErrorCode, message: str | None) -> None:
         super().__init__(message)
         self.code = code
-        self.message = message
+        self.message = told_text(message)
 
 
 def handle(
@@ -94,28 +96,37 @@ def _entries(
     name = resource.resource_name
     if resource.resource_type == ConfigResourceType.TOPIC:
         if not is_legal_topic_name(name):
-            raise _Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name {name} is not legal.")
+            raise _Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, topic_name_flaw(name))
         if name not in node.image.topics:
-            raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name}.")
+            raise _Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
         return _shaped(node.dynamic.describe_topic(name), request)
     if resource.resource_type == ConfigResourceType.BROKER:
         if name:
-            _check_node(node, name)
+            _check_node(node, name, " or empty string,")
         return _shaped(node.dynamic.describe_broker(name), request)
     if resource.resource_type == ConfigResourceType.BROKER_LOGGER:
+        if not name:
+            raise _Refused(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
         _check_node(node, name)
         return _plain(loggers.describe(), DYNAMIC_BROKER_LOGGER_CONFIG)
     if not name:
-        raise _Refused(ErrorCode.INVALID_REQUEST, "The resource's name must not be empty.")
+        is_group = resource.resource_type == ConfigResourceType.GROUP
+        kind = "Group" if is_group else "Client metrics subscription"
+        raise _Refused(ErrorCode.INVALID_REQUEST, f"{kind} name must not be empty")
     if resource.resource_type == ConfigResourceType.GROUP:
         return _shaped(node.dynamic.describe_group(name), request)
     return _client_metrics(node.image.config(ConfigResourceType.CLIENT_METRICS, name), request)
 
 
-def _check_node(node: AnyNode, name: str) -> None:
-    refused = wrong_node(node, name)
-    if refused is not None:
-        raise _Refused(ErrorCode.INVALID_REQUEST, refused)
+def _check_node(node: AnyNode, name: str, also: str = "") -> None:
+    try:
+        node_id = parse_int(name)
+    except ValueError:
+        text = f"Broker id must be an integer, but it is: {name}"
+        raise _Refused(ErrorCode.INVALID_REQUEST, text) from None
+    if node_id != node.node_id:
+        text = f"Unexpected broker id, expected {node.node_id}{also} but received {name}"
+        raise _Refused(ErrorCode.INVALID_REQUEST, text)
 
 
 def _plain(values: Any, source: int) -> Iterable[DescribeConfigsResourceResult]:

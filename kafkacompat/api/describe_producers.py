@@ -1,4 +1,7 @@
-"""DescribeProducers (key 61): the active producers of a partition, from its leader's log. KIP-664."""
+"""DescribeProducers (key 61): the active producers of a partition, from the log of this node's replica. KIP-664.
+
+Followers answer too: `kafka-transactions find-hanging --broker-id` asks a broker about all its replicas.
+"""
 
 from __future__ import annotations
 
@@ -52,8 +55,8 @@ def _describe(node: Node, partition: TopicPartition, pace: Pace) -> Work[Partiti
         return PartitionResponse(
             partition_index=partition.partition, error_code=ErrorCode.INVALID_TOPIC_EXCEPTION
         )
-    if not node.partitions.leads(partition):
-        error = node.partitions.leader_error(partition)
+    error = node.partitions.replica_error(partition)
+    if error is not ErrorCode.NONE:
         return PartitionResponse(partition_index=partition.partition, error_code=error)
     producers: list[ProducerState] = []
     for producer in node.partitions.active_producers(partition):

@@ -59,28 +59,35 @@ def run(arguments: argparse.Namespace) -> int:
                 f"topic {arguments.topic} has partitions 0 to {sender.partition_count - 1}, not {arguments.partition}"
             )
         progress = Progress(f"to {arguments.topic}")
-        count = size = 0
+        count = size = read = 0
         try:
             for turn, lines in enumerate(line_batches(sys.stdin.fileno())):
                 now_ms = time.time_ns() // 1_000_000
                 separator = arguments.key_separator
-                pairs: Iterable[Pair] = (
-                    ((None, line) for line in lines)
-                    if separator is None
-                    else (split(line, separator.encode()) for line in lines)
-                )
-                shares = by_partition(pairs, sender.partition_count, turn, arguments.partition)
+                pairs: list[Pair] = [
+                    (None, line) if separator is None else split(line, separator.encode()) for line in lines
+                ]
+                end = first_without_key(pairs) if getattr(arguments, "is_key_required", False) else None
+                shares = by_partition(pairs[:end], sender.partition_count, turn, arguments.partition)
                 for partition, share in shares.items():
                     for part in bounded(share, BATCH_BYTES):
                         sender.send(partition, records_of(part, now_ms), CODECS[arguments.compression])
                         count += len(part)
                         size += sum(len(value) for _, value in part)
                 progress.update(count, size)
+                if end is not None:
+                    line = lines[end].decode(errors="replace")
+                    raise CommandFailed(f"No key separator found on line number {read + end + 1}: '{line}'")
+                read += len(lines)
         finally:
             progress.finish(count, size)
             if not getattr(arguments, "is_quiet", False):
                 print(f"{count} records acknowledged", file=sys.stderr)
     return 0
+
+
+def first_without_key(pairs: Iterable[Pair]) -> int | None:
+    return next((position for position, (key, _) in enumerate(pairs) if key is None), None)
 
 
 def by_partition(

@@ -202,6 +202,10 @@ class HostedPartitions:
         core = self.core(partition)
         return self.absent(partition) if core is None else core.check_leader(current_leader_epoch)
 
+    def replica_error(self, partition: TopicPartition) -> ErrorCode:
+        """NONE if this node has a replica of the partition, otherwise the error for the client."""
+        return ErrorCode.NONE if self.core(partition) is not None else self.absent(partition)
+
     def is_known(self, partition: Key) -> bool:
         topic = self.image.topics.get(partition[0])
         return topic is not None and partition[1] in topic.partitions

@@ -133,6 +133,7 @@ class ReplicaManager:
         self.core = hosted.core
         self.core_by_id = hosted.core_by_id
         self.leader_error = hosted.leader_error
+        self.replica_error = hosted.replica_error
         self.on_image = hosted.on_image
         self.wakeups = hosted.wakeups
         self.hold_wakeups = self.wakeups.hold
@@ -442,9 +443,9 @@ class ReplicaManager:
         return log.start_verification(producer_id, epoch, first_sequence, bumps_epochs, now_ms)
 
     def active_producers(self, partition: TopicPartition) -> Iterator[ProducerStateEntry]:
-        log = self.log(partition)
-        assert log is not None
-        return log.active_producers()
+        core = self.core(partition)
+        assert core is not None
+        return core.log.active_producers()
 
     def list_offset(
         self,

@@ -212,6 +212,10 @@ class PartitionService(Protocol):
         """NONE if this node leads the partition in that epoch, otherwise the error for the client."""
         ...
 
+    def replica_error(self, partition: TopicPartition) -> ErrorCode:
+        """NONE if this node has a replica of the partition, otherwise the error for the client."""
+        ...
+
     def leads(self, partition: TopicPartition) -> bool: ...
 
     def start_verification(
@@ -227,7 +231,7 @@ class PartitionService(Protocol):
         ...
 
     def active_producers(self, partition: TopicPartition) -> Iterator[ProducerStateEntry]:
-        """The producers of a partition that this node leads."""
+        """The producers of a partition of which this node has a replica."""
         ...
 
     def log(self, partition: TopicPartition) -> Log | None:

@@ -10,7 +10,14 @@ from kafkacompat.api._tests.kit import Api
 from kafkacompat.config import LogConfig
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
-from kafkacompat.partition._tests.kit import batch_of, partition_image, topic_image
+from kafkacompat.partition._tests.kit import (
+    NODE_ID,
+    batch_of,
+    broker_image,
+    image_of,
+    partition_image,
+    topic_image,
+)
 from kafkacompat.partition.list_offsets import Question
 from kafkacompat.partition.service import OffsetLookup
 from kafkacompat.ports import FileSlice
@@ -285,6 +292,20 @@ def test_describe_producers() -> None:
         ErrorCode.INVALID_TOPIC_EXCEPTION,
         ErrorCode.INVALID_TOPIC_EXCEPTION,
     ]
+
+
+def test_a_follower_describes_the_producers_of_its_replica() -> None:
+    api = filled()
+    api.world.produce("t", 0, b"a", b"b", producer_id=7, producer_epoch=1, base_sequence=0)
+    followed = partition_image(replicas=(NODE_ID, 2), leader=2, epoch=3)
+    elsewhere = partition_image(replicas=(2,), leader=2)
+    brokers = [broker_image(NODE_ID), broker_image(2)]
+    api.publish(image_of(topic_image("t", {0: followed, 1: elsewhere}), brokers=brokers))
+    request = DescribeProducersRequest(topics=[ProducersTopic(name="t", partition_indexes=[0, 1])])
+    here, not_here = api.call(request, 0).topics[0].partitions
+    assert here.error_code == ErrorCode.NONE
+    assert [(each.producer_id, each.last_sequence) for each in here.active_producers] == [(7, 1)]
+    assert not_here.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 @pytest.mark.parametrize("version", range(1, 6))

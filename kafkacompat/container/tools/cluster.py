@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 
 from kafkacompat.cli import format as format_command
 from kafkacompat.cli import start
 from kafkacompat.cli.reader import EARLIEST, LATEST, Reader
-from kafkacompat.cli.view import brokers_of
+from kafkacompat.cli.view import Broker, brokers_of
 from kafkacompat.client.blocking import Cluster, Connection
-from kafkacompat.container.tools.options import Options, address_of
+from kafkacompat.client.exchange import BrokerAway
+from kafkacompat.container.tools.options import Options, address_of, topic_pattern
 from kafkacompat.failure import CommandFailed
 from kafkacompat.ids import parse_int
+from kafkacompat.security.cluster_address import ClusterAddress
 from kafkacompat.wire.apis import APIS
 from kafkacompat.wire.messages.api_versions_request import ApiVersionsRequest
 from kafkacompat.wire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
 
 TIMEOUT_S = 30.0
-SPECIAL_TIMES = {"latest": LATEST, "-1": LATEST, "earliest": EARLIEST, "-2": EARLIEST}
+SPECIAL_TIMES = {
+    "latest": LATEST,
+    "earliest": EARLIEST,
+    "max-timestamp": -3,
+    "earliest-local": -4,
+    "latest-tiered": -5,
+    "earliest-pending-upload": -6,
+}
 
 
 def api_versions_options() -> Options:
@@ -33,16 +43,17 @@ def run_api_versions(arguments: argparse.Namespace) -> int:
         _, brokers = brokers_of(cluster.any())
     for node_id in sorted(brokers):
         broker = brokers[node_id]
-        connection = Connection(broker.host, broker.port, TIMEOUT_S, address.security())
-        try:
-            answer = connection.call(
-                ApiVersionsRequest(client_software_name="kafkacompat", client_software_version="1"),
-                ApiVersionsResponse,
-            )
-        finally:
-            connection.close()
+        if broker.is_fenced:
+            continue
         rack = broker.rack if broker.rack is not None else "null"
-        print(f"{broker.host}:{broker.port} (id: {node_id} rack: {rack} isFenced: false) -> (")
+        where = f"{broker.host}:{broker.port} (id: {node_id} rack: {rack} isFenced: false)"
+        try:
+            answer = versions_of(broker, address)
+        except BrokerAway as away:
+            # A dead broker is not fenced until its session expires. The others are well.
+            print(f"{where} -> ERROR: {away}")
+            continue
+        print(f"{where} -> (")
         lines = {
             int(api.key): f"{api.name}({int(api.key)}): UNSUPPORTED" for api in APIS.values() if api.on_broker
         }
@@ -50,6 +61,17 @@ def run_api_versions(arguments: argparse.Namespace) -> int:
         print(",\n".join(f"\t{line}" for _, line in sorted(lines.items())))
         print(")")
     return 0
+
+
+def versions_of(broker: Broker, address: ClusterAddress) -> ApiVersionsResponse:
+    connection = Connection(broker.host, broker.port, TIMEOUT_S, address.security())
+    try:
+        return connection.call(
+            ApiVersionsRequest(client_software_name="kafkacompat", client_software_version="1"),
+            ApiVersionsResponse,
+        )
+    finally:
+        connection.close()
 
 
 def told(served: ApiVersion) -> str:
@@ -84,9 +106,9 @@ def run_cluster(arguments: argparse.Namespace) -> int:
 def get_offsets_options() -> Options:
     parser = Options("kafka-get-offsets", "Print the offsets of a topic's partitions.")
     parser.add_server("command-config")
-    parser.add_argument("--topic", required=True)
+    parser.add_argument("--topic", help="a name or a regular expression (default: all topics)")
     parser.add_argument("--partitions", help="numbers, separated by commas")
-    parser.add_argument("--time", default="latest", help="latest, earliest, or ms since 1970")
+    parser.add_argument("--time", default="latest", help=f"{', '.join(SPECIAL_TIMES)}, or ms since 1970")
     return parser
 
 
@@ -96,21 +118,42 @@ def run_get_offsets(arguments: argparse.Namespace) -> int:
         time = parse_int(arguments.time, 63) if time is None else time
     except ValueError:
         raise CommandFailed(
-            f"Malformed time argument {arguments.time}; it is latest, earliest, or a number of ms"
+            f"Malformed time argument {arguments.time}; it is {', '.join(SPECIAL_TIMES)}, or a number of ms"
         ) from None
     only = None
-    if arguments.partitions is not None:
+    if arguments.partitions:
         try:
-            only = [parse_int(each) for each in arguments.partitions.split(",")]
+            only = {parse_int(each) for each in arguments.partitions.split(",")}
         except ValueError:
             raise CommandFailed(
                 f"--partitions takes numbers, separated by commas, not {arguments.partitions!r}"
             ) from None
+    pattern = topic_pattern(".*" if arguments.topic is None else arguments.topic)
+    found: dict[tuple[str, int], int] = {}
+    is_matched = False
     with Cluster(address_of(arguments)) as cluster:
-        offsets = Reader(cluster, arguments.topic, only).offsets(time)
-    for number, offset in sorted(offsets.items()):
-        print(f"{arguments.topic}:{number}:{'' if offset < 0 else offset}")
+        for topic in cluster.metadata(None).topics:
+            name = topic.name or ""
+            numbers = [each.partition_index for each in topic.partitions]
+            chosen = [each for each in numbers if only is None or each in only]
+            if chosen and pattern.fullmatch(name):
+                is_matched = True
+                offsets = Reader(cluster, name, chosen).offsets(time)
+                found.update({(name, number): offset for number, offset in offsets.items()})
+    if not is_matched:
+        raise CommandFailed("Could not match any topic-partitions with the specified filters")
+    print("".join(offset_lines(found)), end="")
     return 0
+
+
+def offset_lines(offsets: Mapping[tuple[str, int], int]) -> list[str]:
+    """One line for each partition that has an offset, in the order of topic-partition as text: 10 comes before 2."""
+    in_order = sorted(offsets, key=lambda each: f"{each[0]}-{each[1]}")
+    return [
+        f"{name}:{number}:{offsets[name, number]}\n"
+        for name, number in in_order
+        if offsets[name, number] != -1
+    ]
 
 
 def storage_options() -> Options:

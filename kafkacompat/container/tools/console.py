@@ -45,13 +45,14 @@ def producer_options() -> Options:
 def run_producer(arguments: argparse.Namespace) -> int:
     properties = pairs_of(arguments.reader_property, "reader-property")
     refuse_others(properties, ("parse.key", "key.separator"), "--reader-property")
-    separator = properties.get("key.separator", "\t") if properties.get("parse.key") == "true" else None
+    separator = properties.get("key.separator", "\t") if is_true(properties.get("parse.key", "")) else None
     return produce.run(
         argparse.Namespace(
             bootstrap=arguments.bootstrap_server,
             command_config=arguments.client_properties,
             topic=arguments.topic,
             key_separator=separator,
+            is_key_required=separator is not None,
             partition=None,
             compression=arguments.compression_codec,
             is_quiet=True,
@@ -149,9 +150,7 @@ class Polling(Printing):
 
 def line_of(properties: Mapping[str, str]) -> Line:
     """The format of Kafka's DefaultMessageFormatter."""
-    wanted = [
-        each for each in FIELDS if properties.get(f"print.{each}", str(each == "value").lower()) == "true"
-    ]
+    wanted = [each for each in FIELDS if is_true(properties.get(f"print.{each}", str(each == "value")))]
     separator = properties.get("key.separator", "\t").encode()
 
     def line(partition: int, offset: int, record: Record) -> bytes:
@@ -165,6 +164,10 @@ def line_of(properties: Mapping[str, str]) -> Line:
         return separator.join([told[each] for each in wanted]) + b"\n"
 
     return line
+
+
+def is_true(text: str) -> bool:
+    return text.strip().lower() == "true"
 
 
 def headers_text(headers: Headers) -> bytes:

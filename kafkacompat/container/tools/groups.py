@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
+from kafkacompat.cli.consumer_group import described_consumer_group
+from kafkacompat.cli.described_group import assigned
 from kafkacompat.cli.group_member import assigned_partitions
 from kafkacompat.cli.groups import committed, described_classic_group, end_offsets, listed_groups
 from kafkacompat.client.blocking import Cluster
@@ -28,6 +30,9 @@ COLUMNS = (
     "CLIENT-ID",
 )
 CONSUMER = "consumer"
+REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
+Owners = dict[tuple[str, int], tuple[str, str, str]]
+"""Id, host and client id of the member that has a partition."""
 WIDTH = 15
 """The least width of a column."""
 PARTITION_WIDTH = 10
@@ -67,15 +72,12 @@ def groups_of(cluster: Cluster) -> list[str]:
 
 
 def describe(cluster: Cluster, group: str) -> None:
-    found = described_classic_group(cluster, group)
+    state, owners = state_and_owners(cluster, group)
     print()
-    owners: dict[tuple[str, int], tuple[str, str, str]] = {}
-    if found is not None:
-        for member in found.members:
-            who = member.member_id, member.client_host, member.client_id
-            owners.update(dict.fromkeys(assigned_partitions(member.member_assignment), who))
-        if not found.members:
-            print(f"Consumer group '{group}' has no active members.\n", file=sys.stderr)
+    if state == "Empty":
+        print(f"Consumer group '{group}' has no active members.\n", file=sys.stderr)
+    elif state in REBALANCING:
+        print(f"Warning: Consumer group '{group}' is rebalancing.\n", file=sys.stderr)
     offsets = {
         (topic, number): offset
         for topic, numbers in committed(cluster, group).items()
@@ -98,6 +100,24 @@ def describe(cluster: Cluster, group: str) -> None:
         for row in rows:
             cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
             print(" ".join([*cells[:-1], row[-1]]))
+
+
+def state_and_owners(cluster: Cluster, group: str) -> tuple[str | None, Owners]:
+    """The state of a group, and which member has each partition. No state if it is no group of consumers."""
+    owners: Owners = {}
+    current = described_consumer_group(cluster, group)
+    if current is not None:
+        for member in current.members:
+            who = member.member_id, member.client_host, member.client_id
+            owners.update(dict.fromkeys(assigned(member.assignment), who))
+        return current.group_state, owners
+    classic = described_classic_group(cluster, group)
+    if classic is None:
+        return None, owners
+    for each in classic.members:
+        who = each.member_id, each.client_host, each.client_id
+        owners.update(dict.fromkeys(assigned_partitions(each.member_assignment), who))
+    return classic.group_state, owners
 
 
 def delete(cluster: Cluster, groups: list[str]) -> None:

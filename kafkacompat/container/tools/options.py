@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -59,6 +60,14 @@ def pairs_of(texts: Sequence[str], option: str) -> dict[str, str]:
             raise CommandFailed(f"--{option} takes NAME=VALUE, not {text!r}")
         found[name] = value
     return found
+
+
+def topic_pattern(text: str) -> re.Pattern[str]:
+    """A regular expression of topics, or several with commas between them, with or without quotes."""
+    try:
+        return re.compile(text.replace(",", "|").replace(" ", "").strip("\"'"))
+    except re.error as error:
+        raise CommandFailed(f"{text} is no regular expression of topics: {error}") from None
 
 
 def property_of(path: str | None, name: str) -> str | None:

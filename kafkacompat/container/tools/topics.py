@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from kafkacompat.client.blocking import Cluster
 from kafkacompat.client.brokers import ErrorCodes, error_name
-from kafkacompat.container.tools.options import Options, address_of, pairs_of
+from kafkacompat.container.tools.options import Options, address_of, topic_pattern
 from kafkacompat.failure import CommandFailed
 from kafkacompat.ids import parse_int, uuid_to_text
+from kafkacompat.wire.apis import ApiKey
 from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.errors import ErrorCode
-from kafkacompat.wire.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
+from kafkacompat.wire.messages.create_partitions_request import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
 from kafkacompat.wire.messages.create_partitions_response import CreatePartitionsResponse
 from kafkacompat.wire.messages.create_topics_request import (
     CreatableReplicaAssignment,
@@ -36,13 +40,22 @@ from kafkacompat.wire.messages.describe_topic_partitions_request import (
 )
 from kafkacompat.wire.messages.describe_topic_partitions_response import DescribeTopicPartitionsResponse
 from kafkacompat.wire.messages.describe_topic_partitions_response import (
+    DescribeTopicPartitionsResponsePartition as DescribedPartition,
+)
+from kafkacompat.wire.messages.describe_topic_partitions_response import (
     DescribeTopicPartitionsResponseTopic as Described,
+)
+from kafkacompat.wire.messages.list_partition_reassignments_request import ListPartitionReassignmentsRequest
+from kafkacompat.wire.messages.list_partition_reassignments_response import (
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
 )
 from kafkacompat.wire.messages.metadata_response import MetadataResponseTopic
 
 TIMEOUT_MS = 30_000
-OF_TOPIC, DEFAULT = 1, 5
-"""Sources of a setting (DescribeConfigs)."""
+DEFAULT = 5
+"""The source of a setting that nobody has set (DescribeConfigs)."""
+REPLICATION_FACTOR_MAX = 32_767
 ACTIONS = ("list", "describe", "create", "alter", "delete")
 ONLY = (
     "under-replicated-partitions",
@@ -50,6 +63,22 @@ ONLY = (
     "under-min-isr-partitions",
     "at-min-isr-partitions",
     "topics-with-overrides",
+)
+SERVED_BY = {
+    "config": ("create",),
+    "partitions": ("alter", "create"),
+    "replication-factor": ("create",),
+    "replica-assignment": ("alter", "create"),
+    **dict.fromkeys(ONLY, ("describe",)),
+    "if-exists": ("alter", "delete", "describe"),
+    "if-not-exists": ("create",),
+    "exclude-internal": ("list", "describe"),
+}
+"""Which actions heed an option. With the others it is refused: who gives it expects that it has an effect."""
+FACTOR_TEXT = "The replication factor must be between 1 and 32767 inclusive"
+COUNT_TEXT = "The partitions must be greater than 0"
+CONFIG_TEXT = (
+    'requirement failed: Invalid topic config: all configs to be added must be in the format "key=val".'
 )
 COLLISION = (
     "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') could collide. "
@@ -77,6 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     if chosen[0] in ("create", "alter", "delete") and arguments.topic is None:
         raise CommandFailed('Missing required argument "[topic]"')
+    check_options(arguments, chosen[0])
     do = {"list": list_topics, "describe": describe, "create": create, "alter": alter, "delete": delete}
     with Cluster(address_of(arguments)) as cluster:
         try:
@@ -85,6 +115,28 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"Error while executing topic command : {problem}")
             return 1
     return 0
+
+
+def check_options(arguments: argparse.Namespace, action: str) -> None:
+    """Raise CommandFailed for options that do not go together."""
+
+    def is_given(option: str) -> bool:
+        return getattr(arguments, option.replace("-", "_")) not in (None, False, [])
+
+    if action == "alter" and is_given("config"):
+        raise CommandFailed(
+            'Option combination "[bootstrap-server],[config]" can\'t be used with option "[alter]" '
+            "(To alter topic configurations, the kafka-configs tool can be used.)"
+        )
+    if action == "alter" and arguments.partitions is None:
+        raise CommandFailed('Missing required argument "[partitions]"')
+    excluded = [(each, action) for each, actions in SERVED_BY.items() if action not in actions]
+    if action == "create":
+        excluded += [("replica-assignment", each) for each in ("partitions", "replication-factor")]
+    excluded += [(each, "topics-with-overrides") for each in ONLY if each != "topics-with-overrides"]
+    for option, other in excluded:
+        if is_given(option) and is_given(other):
+            raise CommandFailed(f'Option "[{option}]" can\'t be used with option "[{other}]"')
 
 
 class TopicProblem(Exception):
@@ -100,10 +152,7 @@ def _chosen(cluster: Cluster, arguments: argparse.Namespace) -> list[MetadataRes
     """The topics that --topic matches as a whole, or all, by name."""
     found = sorted(cluster.metadata(None).topics, key=lambda each: each.name or "")
     if arguments.topic is not None:
-        try:
-            matches = re.compile(arguments.topic.replace(",", "|").strip("\"'"))
-        except re.error as error:
-            raise CommandFailed(f"--topic is no regular expression: {error}") from None
+        matches = topic_pattern(arguments.topic)
         found = [each for each in found if matches.fullmatch(each.name or "")]
     return [each for each in found if not (arguments.exclude_internal and each.is_internal)]
 
@@ -116,24 +165,25 @@ def _existing(cluster: Cluster, arguments: argparse.Namespace) -> list[MetadataR
 
 
 def create(cluster: Cluster, arguments: argparse.Namespace) -> None:
+    configs = configs_of(arguments.config)
     if "_" in arguments.topic or "." in arguments.topic:
         print(COLLISION)
     replicas = _assignment(arguments.replica_assignment)
+    factor = arguments.replication_factor
+    if factor is not None and not 1 <= factor <= REPLICATION_FACTOR_MAX:
+        raise TopicProblem(FACTOR_TEXT)
+    if arguments.partitions is not None and arguments.partitions < 1:
+        raise TopicProblem(COUNT_TEXT)
     unset = -1
     topic = CreatableTopic(
         name=arguments.topic,
-        num_partitions=unset if replicas or arguments.partitions is None else arguments.partitions,
-        replication_factor=unset
-        if replicas or arguments.replication_factor is None
-        else arguments.replication_factor,
+        num_partitions=unset if arguments.partitions is None else arguments.partitions,
+        replication_factor=unset if factor is None else factor,
         assignments=[
             CreatableReplicaAssignment(partition_index=number, broker_ids=ids)
             for number, ids in enumerate(replicas)
         ],
-        configs=[
-            CreatableTopicConfig(name=name, value=value)
-            for name, value in pairs_of(arguments.config, "config").items()
-        ],
+        configs=[CreatableTopicConfig(name=name, value=value) for name, value in configs.items()],
     )
     request = CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)
     (result,) = cluster.any().call(request, CreateTopicsResponse).topics
@@ -141,6 +191,17 @@ def create(cluster: Cluster, arguments: argparse.Namespace) -> None:
         return
     _check(result.error_code, result.error_message)
     print(f"Created topic {arguments.topic}.")
+
+
+def configs_of(texts: Sequence[str]) -> dict[str, str]:
+    """NAME=VALUE, with blanks around them. Neither may be empty, and a value has no equals sign."""
+    found = {}
+    for text in texts:
+        name, *rest = (each.strip() for each in text.split("="))
+        if len(rest) != 1 or not rest[0]:
+            raise TopicProblem(CONFIG_TEXT)
+        found[name] = rest[0]
+    return found
 
 
 def _assignment(text: str | None) -> list[list[int]]:
@@ -153,10 +214,18 @@ def _assignment(text: str | None) -> list[list[int]]:
 
 
 def alter(cluster: Cluster, arguments: argparse.Namespace) -> None:
-    if arguments.partitions is None:
-        raise CommandFailed('Missing required argument "[partitions]"')
+    replicas = _assignment(arguments.replica_assignment)
     asked = [
-        CreatePartitionsTopic(name=each.name or "", count=arguments.partitions, assignments=None)
+        CreatePartitionsTopic(
+            name=each.name or "",
+            count=arguments.partitions,
+            # It begins with the partitions that are there already.
+            assignments=[
+                CreatePartitionsAssignment(broker_ids=ids) for ids in replicas[len(each.partitions) :]
+            ]
+            if replicas
+            else None,
+        )
         for each in _existing(cluster, arguments)
     ]
     if asked:
@@ -175,19 +244,45 @@ def delete(cluster: Cluster, arguments: argparse.Namespace) -> None:
 
 def describe(cluster: Cluster, arguments: argparse.Namespace) -> None:
     names = [each.name or "" for each in _existing(cluster, arguments)]
-    only = next((each for each in ONLY if getattr(arguments, each.replace("-", "_"))), None)
+    only = {each for each in ONLY if getattr(arguments, each.replace("-", "_"))}
     settings = _settings(cluster, names)
+    moves = ongoing_moves(cluster) if names else {}
     for topic in described(cluster, names):
         of_topic = settings[topic.name or ""]
-        if only in (None, "topics-with-overrides"):
-            own = any(each.config_source == OF_TOPIC for each in of_topic)
-            if only is not None and not own:
+        if only <= {"topics-with-overrides"}:
+            if only and all(each.config_source == DEFAULT for each in of_topic):
                 continue
-            print(_headline(topic, of_topic))
-        if only != "topics-with-overrides":
+            print(headline(topic, of_topic, moves))
+        if "topics-with-overrides" not in only:
             least = next(int(each.value or 1) for each in _min_isr(of_topic))
-            for line in _partitions(topic, only, least):
+            for line in partition_lines(topic, only, least, moves):
                 print(line)
+
+
+Moves = Mapping[tuple[str, int], OngoingPartitionReassignment]
+"""The reassignment of a partition that is being moved, by topic and number."""
+
+
+def ongoing_moves(cluster: Cluster) -> Moves:
+    """Nothing if the brokers do not tell, or if the caller may not know."""
+    remote = cluster.any()
+    if not remote.serves(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0):
+        return {}
+    request = ListPartitionReassignmentsRequest(topics=None, timeout_ms=TIMEOUT_MS)
+    answer = remote.call(request, ListPartitionReassignmentsResponse)
+    if answer.error_code in (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.CLUSTER_AUTHORIZATION_FAILED):
+        return {}
+    _check(answer.error_code, answer.error_message)
+    return {(topic.name, each.partition_index): each for topic in answer.topics for each in topic.partitions}
+
+
+def _replication_factor(partition: DescribedPartition, move: OngoingPartitionReassignment | None) -> int:
+    """Replicas that are being added do not count."""
+    if move is None or not set(partition.replica_nodes).intersection(
+        (*move.adding_replicas, *move.removing_replicas)
+    ):
+        return len(partition.replica_nodes)
+    return len(move.replicas) - len(move.adding_replicas)
 
 
 def described(cluster: Cluster, names: Sequence[str]) -> Iterator[Described]:
@@ -237,30 +332,37 @@ def _min_isr(
     return (each for each in settings if each.name == "min.insync.replicas")
 
 
-def _headline(topic: Described, settings: Iterable[DescribeConfigsResourceResult]) -> str:
-    replicas = len(topic.partitions[0].replica_nodes) if topic.partitions else 0
+def headline(topic: Described, settings: Iterable[DescribeConfigsResourceResult], moves: Moves) -> str:
+    first = min(topic.partitions, key=lambda each: each.partition_index)
+    factor = _replication_factor(first, moves.get((topic.name or "", first.partition_index)))
     told = ",".join(f"{each.name}={each.value}" for each in settings if each.config_source != DEFAULT)
     return (
         f"Topic: {topic.name}\tTopicId: {uuid_to_text(bytes(topic.topic_id))}\tPartitionCount: {len(topic.partitions)}"
-        f"\tReplicationFactor: {replicas}\tConfigs: {told}"
+        f"\tReplicationFactor: {factor}\tConfigs: {told}"
     )
 
 
-def _partitions(topic: Described, only: str | None, least: int) -> Iterator[str]:
+def partition_lines(topic: Described, only: Collection[str], least: int, moves: Moves) -> Iterator[str]:
+    """`only`: of which kinds, all without any. `least`: min.insync.replicas of the topic."""
     for each in sorted(topic.partitions, key=lambda each: each.partition_index):
-        in_sync, replicas = len(each.isr_nodes), len(each.replica_nodes)
-        chosen = {
-            None: True,
-            "under-replicated-partitions": in_sync < replicas,
-            "unavailable-partitions": each.leader_id < 0,
-            "under-min-isr-partitions": in_sync < least,
+        move = moves.get((topic.name or "", each.partition_index))
+        in_sync, has_leader = len(each.isr_nodes), each.leader_id >= 0
+        kinds = {
+            "under-replicated-partitions": in_sync < _replication_factor(each, move),
+            "unavailable-partitions": not has_leader,
+            "under-min-isr-partitions": not has_leader or in_sync < least,
             "at-min-isr-partitions": in_sync == least,
         }
-        if chosen[only]:
-            leader = "none" if each.leader_id < 0 else each.leader_id
+        if not only or any(kinds[kind] for kind in only):
+            moving = (
+                f"\tAdding Replicas: {_ids(move.adding_replicas)}\tRemoving Replicas: {_ids(move.removing_replicas)}"
+                if move is not None
+                else ""
+            )
             yield (
-                f"\tTopic: {topic.name}\tPartition: {each.partition_index}\tLeader: {leader}"
-                f"\tReplicas: {_ids(each.replica_nodes)}\tIsr: {_ids(each.isr_nodes)}"
+                f"\tTopic: {topic.name}\tPartition: {each.partition_index}"
+                f"\tLeader: {each.leader_id if has_leader else 'none'}"
+                f"\tReplicas: {_ids(each.replica_nodes)}\tIsr: {_ids(each.isr_nodes)}{moving}"
                 f"\tElr: {_ids(each.eligible_leader_replicas or ())}\tLastKnownElr: {_ids(each.last_known_elr or ())}"
             )
 
