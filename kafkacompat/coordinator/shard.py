@@ -62,13 +62,15 @@ Operation = Callable[[int], Any]
 
 
 class _Entry:
-    __slots__ = ("_timers", "deadline_ms", "handle", "key", "operation")
+    __slots__ = ("_timers", "deadline_ms", "handle", "is_due", "key", "operation")
 
     def __init__(self, timers: ShardTimers, key: TimerKey, deadline_ms: int, operation: Operation) -> None:
         self._timers = timers
         self.key = key
         self.deadline_ms = deadline_ms
         self.operation = operation
+        self.is_due = False
+        """It has rung, and its operation waits for its turn."""
         self.handle: TimerHandle = timers.alarms.call_at(deadline_ms, self.ring)
 
     def move(self, deadline_ms: int) -> None:
@@ -100,7 +102,7 @@ class ShardTimers:
     def schedule(self, key: TimerKey, delay_ms: int, operation: Operation) -> None:
         deadline_ms = self._clock.monotonic_ms() + delay_ms
         entry = self._entries.get(key)
-        if entry is None:
+        if entry is None or entry.is_due:
             self._entries[key] = _Entry(self, key, deadline_ms, operation)
         else:
             entry.operation = operation
@@ -111,7 +113,10 @@ class ShardTimers:
         entry = self._entries.get(key)
         if entry is None:
             return False
-        entry.move(self._clock.monotonic_ms() + delay_ms)
+        if entry.is_due:
+            self.schedule(key, delay_ms, entry.operation)
+        else:
+            entry.move(self._clock.monotonic_ms() + delay_ms)
         return True
 
     def cancel(self, key: TimerKey) -> None:
@@ -131,8 +136,15 @@ class ShardTimers:
 
     def rings(self, entry: _Entry) -> None:
         if self._entries.get(entry.key) is entry:
-            del self._entries[entry.key]
-            self._run(entry.operation)
+            entry.is_due = True
+            self._run(partial(self._carry_out, entry))
+
+    def _carry_out(self, entry: _Entry, now_ms: int) -> Any:
+        """Nothing, if what had its turn before has cancelled the timer or set it anew. So it is in Kafka."""
+        if self._entries.get(entry.key) is not entry:
+            return CoordinatorResult((), None)
+        del self._entries[entry.key]
+        return entry.operation(now_ms)
 
 
 P = ParamSpec("P")
@@ -439,8 +451,14 @@ class Shard:
             self._on_active(self)
 
     async def _take_up(self) -> None:
-        for result in self.machine.on_loaded(self._clock.now_ms()):
+        results = self.machine.on_loaded(self._clock.now_ms())
+        while True:
+            await self.when_free()
             if self.state is not ShardState.ACTIVE:
+                return
+            try:
+                result = next(results)
+            except StopIteration:
                 return
             if result is not None:
                 self._write_unasked(result)
@@ -515,6 +533,11 @@ class Shard:
     def in_turn(self, act: Callable[[], Deferred[T]]) -> Deferred[T]:
         """Do what looks at the state before it writes: now, or when the record of the present operation is replayed."""
         return self._operations.submit(act)
+
+    def when_free(self) -> Deferred[None]:
+        """`in_turn` for a task: done when what has been asked for before is carried out. Until the task waits again, what it writes
+        follows at once on what it has seen."""
+        return self._operations.submit(_nothing) if self._operations.is_taken else _NOTHING
 
     def at_once(self, operation: Callable[[int], bool]) -> bool:
         """Run an operation that writes nothing and answers nobody. It returns whether it has done what is to be done. False
@@ -702,6 +725,13 @@ class Shard:
             logger.warning(
                 "coordinator partition %d: a timer's operation was refused: %s", self.partition, refusal
             )
+
+
+_NOTHING: Deferred[None] = Deferred.of(None)
+
+
+def _nothing() -> Deferred[None]:
+    return _NOTHING
 
 
 async def _unload(unloading: Work[None]) -> None:

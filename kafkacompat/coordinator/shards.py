@@ -213,6 +213,20 @@ def stretches(items: Iterator[T]) -> Iterator[list[T]]:
         yield stretch
 
 
+async def in_order(shard: Shard, steps: Work[None]) -> None:
+    """Carry out a work whose steps look at the state and write: each in its turn among the operations. Otherwise a request
+    that waits for the end of a large transaction would be carried out between a look and what it leads to. The work is
+    abandoned when the shard is no longer active."""
+    while True:
+        await shard.when_free()
+        if shard.state is not ShardState.ACTIVE:
+            return
+        cost = next(steps, None)
+        if cost is None:
+            return
+        await pause(cost)
+
+
 class Rounds:
     """Call `plan` for each kind of round, then `stop`. A round that is not complete at the next interval continues."""
 
@@ -247,8 +261,5 @@ class Rounds:
             if shard.state is not ShardState.ACTIVE:
                 continue
             visited += 1
-            for cost in visit(shard):
-                await pause(cost)
-                if shard.state is not ShardState.ACTIVE:
-                    break
+            await in_order(shard, visit(shard))
         return visited

@@ -68,6 +68,8 @@ if TYPE_CHECKING:
 
 OFFSET_BYTES = 300
 """The memory that an offset takes besides its metadata."""
+COMPARED_TRANSACTIONS = 100
+"""Open transactions of a group in which an offset is looked for. A request may write 250 offsets."""
 MOVED_AT_ONCE = 100
 """Offsets of a transaction that ends. A request may end one in each of fifty partitions."""
 MOVE_COST = 2
@@ -249,15 +251,30 @@ class OffsetMetadataManager:
                         self.count -= offsets is committed
                         yield 1
 
-    def growth(self, records: Iterable[OffsetRecord]) -> int:
-        """How much more memory is held after these commits than before."""
+    def growth(self, records: Iterable[OffsetRecord], producer_id: int = NO_PRODUCER_ID) -> int:
+        """How much more memory is held after these commits than before, as far as it is bounded: transactions of groups that are
+        there have to go on. So of each offset a copy in one open transaction is not counted, and further copies are."""
         return sum(
             [
                 size_of_offset(each.value)
-                - size_of_offset(self.get(each.group_id, each.topic, each.partition))
+                - size_of_offset(self._replaced(each.group_id, each.topic, each.partition, producer_id))
                 for each in records
             ]
         )
+
+    def _replaced(
+        self, group_id: str, topic: str, partition: int, producer_id: int
+    ) -> OffsetAndMetadata | None:
+        """The offset that a commit takes the place of, for its memory."""
+        if producer_id == NO_PRODUCER_ID:
+            return self.get(group_id, topic, partition)
+        own = self._pending.get(producer_id, {}).get(group_id, {}).get(topic, {}).get(partition)
+        if own is not None:
+            return own
+        are_too_many = len(self._open_transactions.get(group_id, ())) > COMPARED_TRANSACTIONS
+        if are_too_many or self.is_pending(group_id, topic, partition):
+            return None
+        return self.get(group_id, topic, partition)
 
     def _remove(self, offsets: Offsets, group_id: str, topic: str, partition: int) -> bool:
         """Remove an offset and its empty levels, so that a group without offsets uses no memory. Return whether it was
@@ -461,11 +478,14 @@ def _record_of(
     return OffsetRecord(group_id, topic.name, each.partition_index, value)
 
 
-def throw_if_no_room(manager: OffsetMetadataManager, records: Sequence[OffsetRecord]) -> None:
-    """Raises OperationRefused if the node has no memory for new offsets, or for longer metadata. Others are committed as usual."""
+def throw_if_no_room(
+    manager: OffsetMetadataManager, records: Sequence[OffsetRecord], producer_id: int = NO_PRODUCER_ID
+) -> None:
+    """Raises OperationRefused if the node has no memory for new offsets, for longer metadata, or for more open transactions with
+    the same offsets. Other offsets are committed as usual."""
     env = manager.env
     if not env.memory.has_room(SPARE_BYTES):
-        env.throw_if_no_room(manager.growth(records))
+        env.throw_if_no_room(manager.growth(records, producer_id))
 
 
 def java_length(text: str) -> int:
@@ -637,7 +657,7 @@ def commit_transactional_offsets(
         topics.append(
             TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
         )
-    throw_if_no_room(manager, records)
+    throw_if_no_room(manager, records, request.producer_id)
     return CoordinatorResult(tuple(records), TxnOffsetCommitResponse(topics=topics))
 
 

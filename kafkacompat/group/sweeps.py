@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kafkacompat.coordinator.core import CoordinatorResult, OperationRefused, RecordRun
 from kafkacompat.coordinator.shard import OPERATION_COST, Shard, ShardState
-from kafkacompat.coordinator.shards import STRETCH, TOMBSTONE_COST, Rounds, Shards, stretches
+from kafkacompat.coordinator.shards import STRETCH, TOMBSTONE_COST, Rounds, Shards, in_order, stretches
 from kafkacompat.deferred import Deferred, gather
 from kafkacompat.faults import report
 from kafkacompat.group.group_metadata_manager import (
@@ -31,7 +31,7 @@ from kafkacompat.group.records import GroupRecord, OffsetRecord
 from kafkacompat.group.share.share_group import ShareGroup
 from kafkacompat.group.share.state_partitions import NO_STATES
 from kafkacompat.group.share.states import forget_absent_topics
-from kafkacompat.tasks import in_turns, pause
+from kafkacompat.tasks import pause
 from kafkacompat.wire.messages.offset_delete_request import OffsetDeleteRequest, OffsetDeleteRequestTopic
 from kafkacompat.wire.messages.offset_delete_response import OffsetDeleteResponse, OffsetDeleteResponseTopic
 
@@ -125,12 +125,13 @@ class GroupSweeps:
                 topics = {name: dict(ids) for name, ids in machine.offsets.deleting.items()}
                 is_all_written = True
                 for stretch in stretches(places_of_topics(machine, topics)):
+                    await shard.when_free()
                     if shard.state is not ShardState.ACTIVE:
                         return
                     records = deleted_topic_records(machine, stretch, topics)
                     is_all_written = self._write(shard, records) and is_all_written
                     await pause(_cost(records))
-                await in_turns(self._forget_absent_topics(shard))
+                await in_order(shard, self._forget_absent_topics(shard))
                 if shard.state is not ShardState.ACTIVE or not is_all_written:
                     return  # the next pass of the expiry begins again
                 for name, ids in topics.items():

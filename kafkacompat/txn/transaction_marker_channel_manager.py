@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from heapq import merge
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.coordinator.core import OperationRefused
@@ -18,7 +19,7 @@ from kafkacompat.faults import report
 from kafkacompat.ids import NO_LEADER, TopicPartition
 from kafkacompat.net.failures import ChannelError
 from kafkacompat.ports import passes
-from kafkacompat.tasks import Started, Tasks, pause
+from kafkacompat.tasks import Started, Tasks, Work, in_turns, pause, pieces
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.write_txn_markers_request import (
     WritableTxnMarker,
@@ -36,6 +37,8 @@ logger = logging.getLogger(__name__)
 WRITTEN_AT_ONCE = 50
 """Markers written in one step, at some 30 microseconds each, and more than a millisecond if a log is written for the
 first time."""
+PLACED_A_STEP = 1_000
+"""Partitions of a transaction that are sorted, or whose leaders are looked up, in one step. One takes up to a microsecond."""
 RETRY_MS = 50
 WRONG_RETRY_MS = 1_000
 """Delay after an unexpected answer. Kafka's coordinator stops then; this one reports it and retries."""
@@ -146,7 +149,7 @@ class TransactionMarkerChannelManager:
 
     async def _end_transaction(self, sending: Sending) -> None:
         try:
-            await self._mark(sending, sorted(sending.markers.partitions))
+            await self._mark(sending, await in_turns(_in_order(sending.markers.partitions)))
         except _Overtaken:
             return
         transactional_id = sending.markers.transactional_id
@@ -169,7 +172,7 @@ class TransactionMarkerChannelManager:
         """Return when all of the partitions have their marker, or are gone. Raises _Overtaken."""
         if delay_ms:
             await self._tasks.sleep(delay_ms)
-        while leaders := self._leaders(partitions):
+        while leaders := await in_turns(self._leaders(partitions)):
             if len(leaders) > 1:
                 parts = [self._mark(sending, part) for part in leaders.values()]
                 await self._tasks.all("sending markers", parts)
@@ -187,15 +190,18 @@ class TransactionMarkerChannelManager:
             if partitions:
                 await self._tasks.sleep(RETRY_MS)
 
-    def _leaders(self, partitions: list[TopicPartition]) -> dict[int, list[TopicPartition]]:
+    def _leaders(self, partitions: list[TopicPartition]) -> Work[dict[int, list[TopicPartition]]]:
         """The partitions by their present leader, without those that are gone."""
-        topics = self._image().topics
         nodes: dict[int, list[TopicPartition]] = {}
-        for partition in partitions:
-            topic = topics.get(partition.topic)
-            found = None if topic is None else topic.partitions.get(partition.partition)
-            if found is not None:
-                nodes.setdefault(found.leader, []).append(partition)
+        for start in range(0, len(partitions), PLACED_A_STEP):
+            if start:
+                yield PLACED_A_STEP
+            topics = self._image().topics
+            for partition in partitions[start : start + PLACED_A_STEP]:
+                topic = topics.get(partition.topic)
+                found = None if topic is None else topic.partitions.get(partition.partition)
+                if found is not None:
+                    nodes.setdefault(found.leader, []).append(partition)
         return nodes
 
     async def _wait_without_leader(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
@@ -264,6 +270,22 @@ class TransactionMarkerChannelManager:
                 )
                 wrong.append(partition)
         return again, wrong
+
+
+def _in_order(partitions: Iterable[TopicPartition]) -> Work[list[TopicPartition]]:
+    every = list(partitions)
+    if len(every) <= PLACED_A_STEP:
+        return sorted(every)
+    parts = []
+    for part in pieces(every, PLACED_A_STEP):
+        parts.append(sorted(part))
+        yield PLACED_A_STEP
+    ordered = []
+    for each in merge(*parts):
+        ordered.append(each)
+        if len(ordered) % PLACED_A_STEP == 0:
+            yield PLACED_A_STEP
+    return ordered
 
 
 def _request(parts: list[Part]) -> WriteTxnMarkersRequest:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kafkacompat.api.txn_offset_commit import HANDLER as TXN_OFFSET_COMMIT
 from kafkacompat.coordinator._tests.clients import (
     RANGE,
     beat,
@@ -21,6 +22,7 @@ from kafkacompat.coordinator._tests.clients import (
 )
 from kafkacompat.coordinator._tests.kit import AT_ONCE, LeadingCoordinator, topic_image
 from kafkacompat.deferred import Deferred
+from kafkacompat.group import offset_metadata_manager
 from kafkacompat.group._tests.members import Member
 from kafkacompat.group._tests.sharers import Sharer, SharingCoordinator
 from kafkacompat.group._tests.test_large_consumer_groups import (
@@ -29,6 +31,7 @@ from kafkacompat.group._tests.test_large_consumer_groups import (
     group_of,
     new_world,
 )
+from kafkacompat.group._tests.test_transactional_offsets import Verifier
 from kafkacompat.group.classic.classic_group import ClassicGroup
 from kafkacompat.group.consumer_protocol import DISTINCT_TOPICS_MAX
 from kafkacompat.group.environment import (
@@ -42,6 +45,11 @@ from kafkacompat.group.offset_metadata_manager import size_of_offset
 from kafkacompat.ids import OFFSETS_TOPIC
 from kafkacompat.memory import Memory
 from kafkacompat.wire.errors import ErrorCode as E
+from kafkacompat.wire.messages.txn_offset_commit_request import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 
 LONG = "c" * 32_000
 
@@ -279,6 +287,42 @@ def test_new_offsets_and_longer_metadata_need_room_and_other_commits_go_on(world
     assert memory_of(world).used == held_by_groups(world) > 0
     world.time.advance(10_080 * 60_000 + 1_300_000)
     assert memory_of(world).used == held_by_groups(world) == 0
+
+
+def commit_in_transaction(world: LeadingCoordinator, producer_id: int, partition: int = 0) -> int:
+    one = TxnOffsetCommitRequestPartition(
+        partition_index=partition, committed_offset=5, committed_metadata="m" * 100
+    )
+    asked = TxnOffsetCommitRequest(
+        transactional_id=f"tx-{producer_id}",
+        group_id="g",
+        producer_id=producer_id,
+        producer_epoch=0,
+        topics=[TxnOffsetCommitRequestTopic(name="t", partitions=[one])],
+    )
+    answer = world.call(TXN_OFFSET_COMMIT, asked, 5)
+    return int(answer.topics[0].partitions[0].error_code)
+
+
+@pytest.mark.parametrize("compared", [0, 100], ids=["among many transactions", "among few transactions"])
+def test_offsets_in_transactions_are_bounded_and_one_transaction_with_each_goes_on(
+    world: LeadingCoordinator, compared: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise each of any number of producers could leave a copy of each offset in memory."""
+    monkeypatch.setattr(offset_metadata_manager, "COMPARED_TRANSACTIONS", compared)
+    world.verifier = Verifier()
+    assert [commit(world, 1, partition=each, metadata="m" * 100) for each in range(2)] == [E.NONE] * 2
+    memory = memory_of(world)
+    memory.most = memory.used
+    assert commit_in_transaction(world, 7) == E.NONE
+    copied = memory.used - memory.most
+    assert copied > 0
+    assert commit_in_transaction(world, 7) == E.NONE
+    assert [commit_in_transaction(world, each) for each in (8, 9)] == [E.COORDINATOR_LOAD_IN_PROGRESS] * 2
+    assert memory.used == held_by_groups(world) == memory.most + copied
+    told = commit_in_transaction(world, 8, partition=1)
+    assert told == (E.NONE if compared else E.COORDINATOR_LOAD_IN_PROGRESS)
+    assert commit(world, 2, metadata="m" * 100) == E.NONE
 
 
 def test_members_of_consumer_groups_are_bounded_and_those_that_are_there_go_on(

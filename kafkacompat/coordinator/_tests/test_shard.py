@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import isnan
 from typing import Any
@@ -16,10 +16,10 @@ from kafkacompat.coordinator.core import Caller, CoordinatorResult, OperationRef
 from kafkacompat.coordinator.loading import LOAD_RETRY_MS
 from kafkacompat.coordinator.partition_writer import ServicePartitionWriter
 from kafkacompat.coordinator.services import CoordinatorServices
-from kafkacompat.coordinator.shard import Shard, ShardSettings, ShardState, ShardTimers
+from kafkacompat.coordinator.shard import OPERATION_COST, Shard, ShardSettings, ShardState, ShardTimers
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
 from kafkacompat.meters import RecentTimes
-from kafkacompat.tasks import Limit, Tasks
+from kafkacompat.tasks import TURN_COST, Limit, Tasks
 from kafkacompat.wire.errors import ErrorCode as E
 
 NAME = TopicPartition(OFFSETS_TOPIC, 0)
@@ -40,8 +40,10 @@ class Notes:
         self.said: list[str] = []
         self.ended: list[int] = []
         self.parked: list[Caller] = []
-        self.due: list[Result] = []
+        self.due: Iterable[Result] = []
         """Results to write when everything is loaded."""
+        self.end_costs: Sequence[int] = ()
+        """Of the pieces in which a transaction ends."""
 
     def encode(self, record: str) -> tuple[bytes, bytes | None]:
         if record == "unspeakable":
@@ -63,7 +65,7 @@ class Notes:
         self, producer_id: int, epoch: int, committed: bool, offset: int
     ) -> Generator[int, None, None]:
         self.ended.append(producer_id)
-        yield from ()
+        yield from self.end_costs
 
     def on_loaded(self, now_ms: int) -> Iterator[Result | None]:
         yield None
@@ -161,6 +163,27 @@ def test_what_is_due_after_a_load_is_written_whatever_becomes_of_the_rest(faults
     assert world.machine.said == ["a", "b", "c"]
     assert world.end == 3
     assert [str(each) for each in faults.take()] == ["unspeakable"]
+
+
+def test_what_a_load_leads_to_knows_what_was_asked_for_while_a_large_transaction_ends() -> None:
+    world = started("a")
+    told = TURN_COST // OPERATION_COST
+
+    def due() -> Iterator[Result]:
+        for each in range(told):
+            yield CoordinatorResult((str(each),), None)
+        yield CoordinatorResult((f"after {world.machine.said[-1]}",), None)
+
+    world.machine.due = due()
+    world.machine.end_costs = [1, 1]
+    while "0" not in world.machine.said:
+        assert world.time.step()
+    assert world.shard.complete_transaction(7, 0, True, 0, 2).result() is E.NONE
+    asked = world.say("b")
+    assert not asked.done
+    world.time.advance(0)
+    assert asked.result() == "said"
+    assert world.machine.said[-2:] == ["b", "after b"]
 
 
 @pytest.mark.parametrize("ends", [True, False])

@@ -14,10 +14,13 @@ from kafkacompat.api.describe_groups import HANDLER as DESCRIBE
 from kafkacompat.api.list_groups import HANDLER as LIST
 from kafkacompat.api.txn_offset_commit import HANDLER as TXN_OFFSET_COMMIT
 from kafkacompat.coordinator._tests.clients import (
+    HEARTBEAT,
+    beat,
     commit,
     fetch,
     form_group,
     join,
+    leave,
     member_id_of,
     subscription,
     sync,
@@ -44,6 +47,7 @@ from kafkacompat.tasks import TURN_COST
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.messages.delete_groups_request import DeleteGroupsRequest
 from kafkacompat.wire.messages.describe_groups_request import DescribeGroupsRequest
+from kafkacompat.wire.messages.heartbeat_request import HeartbeatRequest
 from kafkacompat.wire.messages.list_groups_request import ListGroupsRequest
 from kafkacompat.wire.messages.offset_delete_request import (
     OffsetDeleteRequest,
@@ -292,24 +296,33 @@ LARGE = 2_500
 
 def in_large_transaction() -> LeadingCoordinator:
     world = LeadingCoordinator()
-    world.verifier = Verifier()
     world.publish([world.image.topics[OFFSETS_TOPIC], topic_image("t", LARGE)])
     for group in ("g0", "g1", "g2"):
-        partitions = [
-            TxnOffsetCommitRequestPartition(partition_index=at, committed_offset=7, committed_metadata="")
-            for at in range(LARGE)
-        ]
-        asked = TxnOffsetCommitRequest(
-            transactional_id="tx",
-            group_id=group,
-            producer_id=PRODUCER_ID,
-            producer_epoch=EPOCH,
-            topics=[TxnOffsetCommitRequestTopic(name="t", partitions=partitions)],
-        )
-        waiting = world.call(TXN_OFFSET_COMMIT, asked, 5)
-        list(steps_of(world))
-        assert {each.error_code for each in waiting.result().topics[0].partitions} == {E.NONE}
+        commit_in_transaction(world, group, "t", LARGE)
     return world
+
+
+def commit_in_transaction(world: LeadingCoordinator, group: str, topic: str, count: int) -> None:
+    world.verifier = Verifier()
+    partitions = [
+        TxnOffsetCommitRequestPartition(partition_index=at, committed_offset=7, committed_metadata="")
+        for at in range(count)
+    ]
+    asked = TxnOffsetCommitRequest(
+        transactional_id="tx",
+        group_id=group,
+        producer_id=PRODUCER_ID,
+        producer_epoch=EPOCH,
+        topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=partitions)],
+    )
+    waiting = world.call(TXN_OFFSET_COMMIT, asked, 5)
+    list(steps_of(world))
+    assert {each.error_code for each in waiting.result().topics[0].partitions} == {E.NONE}
+
+
+def end_transaction(world: LeadingCoordinator) -> None:
+    """Requests for the partition wait from now on until a later turn of the loop."""
+    assert world.coordinator.end_transaction(0, PRODUCER_ID, EPOCH + 1, True, 0, 2).result() is E.NONE
 
 
 def pending_of(world: LeadingCoordinator) -> int:
@@ -359,6 +372,82 @@ def test_a_coordinator_that_goes_while_a_large_transaction_ends_refuses_who_wait
     world.publish([topic_image(OFFSETS_TOPIC, 1, leader=5), world.image.topics["t"]])
     list(steps_of(world))
     assert seen.result().groups[0].error_code == E.NOT_COORDINATOR
+
+
+def test_a_commit_that_waits_for_the_end_of_a_large_transaction_outlives_an_expiry_meanwhile() -> None:
+    world = in_large_transaction()
+    assert commit(world, 1, group="old") == E.NONE
+    world.time.ms += 2 * WEEK_MS
+    end_transaction(world)
+    later = commit(world, 8, group="old")
+    assert not later.done
+    begin_expiry(world)
+    list(steps_of(world))
+    assert later.result().topics[0].partitions[0].error_code == E.NONE
+    assert fetch(world, group="old").committed_offset == 8
+    world.restart()
+    assert fetch(world, group="old").committed_offset == 8
+
+
+def test_a_member_that_joins_while_a_large_transaction_ends_and_empty_groups_expire_is_answered() -> None:
+    world = in_large_transaction()
+    (member_id,) = form_group(world, group="old")
+    leave(world, (member_id, None), group="old")
+    world.time.ms += world.settings.retention_check_interval_ms
+    end_transaction(world)
+    joins = join(world, group="old", instance="i")
+    assert not joins.done
+    begin_expiry(world)
+    list(steps_of(world))
+    world.time.advance(6_000)
+    assert joins.result().error_code == E.NONE
+
+
+def test_a_commit_that_waits_for_the_end_of_a_large_transaction_outlives_the_topic_before() -> None:
+    """The walk over the offsets of the deleted topic comes to the partition while the commit waits."""
+    world = stored(3_000)
+    keep = [world.image.topics[OFFSETS_TOPIC], topic_image("u", 300)]
+    world.publish([*keep, world.image.topics["t"]])
+    commit_in_transaction(world, "g1", "u", 300)
+    world.publish(keep)
+    world.publish([*keep, topic_image("t", 3_000, b"n" * 16)])
+    end_transaction(world)
+    later = commit(world, 7, group="g0", partition=600)
+    assert not later.done
+    list(steps_of(world))
+    assert later.result().topics[0].partitions[0].error_code == E.NONE
+    assert fetch(world, group="g0", partition=600).committed_offset == 7
+    assert list(machine(world).offsets.places("g0")) == [("t", 600)]
+
+
+def test_a_join_before_the_end_of_its_time_counts_although_a_large_transaction_ends() -> None:
+    """Both wait, the join first. It completes the rebalance, and the timer has nothing to complete any more."""
+    world = in_large_transaction()
+    first, second = form_group(world, 2, group="old", session=60_000)
+    waits = join(world, first, group="old", session=60_000)
+    world.time.ms += 30_000
+    end_transaction(world)
+    joins = join(world, second, group="old", session=60_000)
+    world.time.advance(0)
+    answers = [waits.result(), joins.result()]
+    assert [(each.error_code, each.generation_id) for each in answers] == [(E.NONE, 2)] * 2
+    parked = sync(world, second, 2, group="old")
+    assert sync(world, first, 2, {second: b"a"}, group="old").error_code == E.NONE
+    assert parked.result().assignment == b"a"
+
+
+def test_a_heartbeat_before_the_end_of_the_session_counts_although_a_large_transaction_ends() -> None:
+    world = in_large_transaction()
+    (member_id,) = form_group(world, group="old")
+    world.time.ms += 10_000
+    end_transaction(world)
+    request = HeartbeatRequest(group_id="old", generation_id=1, member_id=member_id)
+    beats = world.call(HEARTBEAT, request, 4)
+    world.time.advance(0)
+    assert beats.result().error_code == E.NONE
+    assert beat(world, member_id, 1, group="old") == E.NONE
+    world.time.advance(10_000)
+    assert beat(world, member_id, 1, group="old") == E.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize("refused_at", [0, 2], ids=["from the beginning", "half way"])

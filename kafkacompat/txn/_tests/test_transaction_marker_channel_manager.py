@@ -12,8 +12,9 @@ from kafkacompat.controller.image import MetadataImage
 from kafkacompat.coordinator._tests.kit import NODE_ID, image_of, topic_image
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import NO_LEADER, TopicPartition
-from kafkacompat.tasks import Tasks
+from kafkacompat.tasks import TURN_COST, Tasks
 from kafkacompat.txn.transaction_marker_channel_manager import (
+    PLACED_A_STEP,
     RETRY_MS,
     WRITTEN_AT_ONCE,
     WRONG_RETRY_MS,
@@ -204,6 +205,22 @@ def test_thousands_of_this_node_are_written_in_several_turns_of_the_loop() -> No
             world.time.fire_next()
     assert written == partitions
     assert len(own.asked) == 3
+
+
+def test_a_transaction_of_very_many_partitions_is_sent_after_turns_that_place_a_few_thousand_each() -> None:
+    """They are sorted in two passes, and then their leaders are looked up."""
+    world = LedByOthers()
+    partitions = [TopicPartition("t", at) for at in range(20 * PLACED_A_STEP)]
+    world.lead(dict.fromkeys(partitions, SECOND))
+    world.send(*partitions)
+    turns = 1
+    while not world.nodes[SECOND].asked:
+        world.time.fire_next()
+        turns += 1
+    assert turns >= 3 * len(partitions) // (TURN_COST + PLACED_A_STEP)
+    assert world.nodes[SECOND].last.partitions == partitions
+    world.nodes[SECOND].last.give_all(E.NONE)
+    assert len(world.finished) == 1
 
 
 def test_what_is_left_of_thousands_is_not_written_for_whoever_is_no_coordinator_any_more() -> None:
