@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -24,6 +25,7 @@ from kafkacompat.cli.facts import (
 )
 from kafkacompat.config import ServerConfig
 
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "watch-a-cluster.md"
 GB = 1_000_000_000
 ROOM = LogDir("/data", 100 * GB, 50 * GB)
 APIS = {0: (3, 13), 18: (0, 4)}
@@ -66,6 +68,13 @@ def test_a_cluster_that_is_well_has_no_complaint_and_every_check_is_told() -> No
         "versions",
     ]
     assert found[0] == Finding("brokers", Level.OK, "2 are registered, and none is fenced")
+
+
+def test_the_page_has_a_row_for_every_check() -> None:
+    text = PAGE.read_text(encoding="utf-8").partition("| check | fails | warns |\n")[2].partition("\n\n")[0]
+    told = re.findall(r"^\| ([a-z ]+) \|", text, re.MULTILINE)
+    local = LocalFacts((ROOM,), ("/data2",), descriptors=-1)
+    assert told == list(dict.fromkeys(each.check for each in diagnose(WELL, local)))
 
 
 @pytest.mark.parametrize(

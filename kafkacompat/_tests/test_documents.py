@@ -132,6 +132,43 @@ def test_the_places_in_the_code_that_a_page_names_are_there(page: str) -> None:
     assert missing == []
 
 
+def rows_of(page: str, heading: str) -> list[list[str]]:
+    """The cells of the tables below a heading of a page."""
+    text = (CHECKOUT / "docs" / page).read_text(encoding="utf-8").partition(f"{heading}\n")[2]
+    lines = re.split(r"^#+ ", text, maxsplit=1, flags=re.MULTILINE)[0].splitlines()
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
+
+
+def test_every_package_and_module_of_the_checkout_is_on_the_map_of_the_code() -> None:
+    told = {
+        name.rstrip("/") for row in rows_of("ARCHITECTURE.md", "## Packages") for name in CODE.findall(row[0])
+    }
+    package = CHECKOUT / "kafkacompat"
+    modules = {path.name for path in package.glob("*.py")} - {"__init__.py", "__main__.py"}
+    packages = {path.parent.name for path in package.glob("*/__init__.py")}
+    assert told == modules | packages
+
+
+def test_the_oracles_of_the_simulations_are_on_the_page_that_a_failed_seed_leads_to() -> None:
+    """A failure begins with the oracle's name."""
+    told = {
+        name
+        for heading in ("### The oracles", "### The oracles of the cluster")
+        for row in rows_of("simulation.md", heading)
+        for name in row[0].split(", ")
+    }
+    oracles = {
+        call.args[0].value
+        for path in (CHECKOUT / "kafkacompat" / "sim").rglob("*.py")
+        if "_tests" not in path.parts
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "Breach"
+        if isinstance(call.args[0], ast.Constant)
+    }
+    assert len(oracles) > 100
+    assert oracles - told == set()
+
+
 def docstrings(path: Path) -> list[str]:
     """Those of a module, its classes and its functions, that of the module first."""
     tree = ast.parse(path.read_text(encoding="utf-8"))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +24,7 @@ from kafkacompat.api.delete_records import DELETED_A_STEP
 from kafkacompat.api.list_offsets import COUNTED_A_STEP, LOOKED_UP_A_STEP
 from kafkacompat.api.long_requests import PART_BYTES, RequestTasks, encoded_in_steps, given
 from kafkacompat.api.metadata import DESCRIBED_A_STEP
+from kafkacompat.api.registry import BROKER_APIS
 from kafkacompat.api.request_context import RequestContext
 from kafkacompat.api.route import Route
 from kafkacompat.deferred import Deferred
@@ -686,3 +689,17 @@ def test_a_fetch_in_steps_is_not_parked_for_a_connection_that_is_gone(steps: int
         api.world.time.advance(0)
     assert len(api.world.engine.purgatory) == 0
     assert not api.dispatcher._parked
+
+
+def test_the_map_of_the_code_names_the_requests_that_wait_at_will_and_those_that_are_dropped() -> None:
+    text = (Path(__file__).resolve().parents[3] / "docs" / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    handlers = {entry.name: BROKER_APIS.load(entry.key) for entry in BROKER_APIS.entries}
+
+    def told(sentence: str) -> set[str]:
+        (found,) = re.findall(rf"((?:\w+, )*\w+ and \w+){sentence}", " ".join(text.split()))
+        return set(re.split(", | and ", found))
+
+    waits = {name for name, each in handlers.items() if each.waits_at_will}
+    dropped = {name for name, each in handlers.items() if each.ends_with_connection or each.needs_connection}
+    assert told(" may wait as long as the client allows") == waits
+    assert told(" are dropped, because nothing but an answer comes of them") == dropped

@@ -63,7 +63,9 @@ from kafkacompat.wire.messages.metadata_response import (
     MetadataResponseTopic,
 )
 
-DOCKERFILE = Path(__file__).resolve().parents[3] / "Dockerfile"
+CHECKOUT = Path(__file__).resolve().parents[3]
+DOCKERFILE = CHECKOUT / "Dockerfile"
+PAGE = CHECKOUT / "docs" / "how-to" / "run-in-a-container.md"
 NOWHERE = ["--bootstrap-server", "127.0.0.1:1"]
 
 
@@ -458,6 +460,20 @@ def test_the_image_has_every_tool() -> None:
     text = DOCKERFILE.read_text(encoding="utf-8")
     for name in TOOLS:
         assert f"{name.removeprefix('kafka-')}" in text, name
+
+
+@pytest.mark.parametrize("name", sorted(TOOLS.keys() - {"kafka-storage"}))
+def test_the_page_has_the_options_of_each_tool(name: str) -> None:
+    """Those of kafka-storage are on the page of `kafkacompat format`."""
+    rows = re.findall(r"^\| (all.*|`kafka-.*) \| (.*) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    told = {
+        option
+        for tool, options in rows
+        if (name not in tool if tool.startswith("all") else tool.startswith(f"`{name}.sh"))
+        for option in re.findall(r"`(--[\w.-]+)`", options)
+    }
+    options, _ = TOOLS[name]
+    assert told == {option for action in options()._actions for option in action.option_strings}
 
 
 def test_a_quorum_is_described_as_kafkas_tool_describes_it() -> None:

@@ -211,6 +211,16 @@ def test_no_index_grows_beyond_its_bound_when_settings_change(
         assert times <= most // 12
 
 
+def test_a_large_index_interval_has_an_entry_in_every_quarter_of_a_mebibyte_all_the_same() -> None:
+    log = open_log(
+        MemoryDisk(), config(segment_bytes=1 << 22, segment_index_bytes=1 << 20, index_interval_bytes=1 << 30)
+    )
+    for i in range(20):
+        log.append_as_leader(batch_of([b"x" * 60_000], NOW_MS + i), 0, NOW_MS)
+    (segment,) = log.segments
+    assert segment._search(lambda offsets, times: len(offsets)) == segment.size // (262_144 + 60_000)
+
+
 def test_a_failed_write_changes_nothing() -> None:
     """On a full disk the error reaches the caller, and the log accepts appends when there is space again."""
     disk = MemoryDisk()

@@ -18,7 +18,7 @@ from kafkacompat.security.scram import (
     sasl_name,
     user_name,
 )
-from kafkacompat.security.scram_exchange import ScramSaslServer
+from kafkacompat.security.scram_exchange import MESSAGE_BYTES_MAX, ScramSaslServer
 
 SALT = b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
 SERVER_NONCE = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
@@ -103,6 +103,13 @@ def test_a_scram_client_with_the_password_gets_in(
 def test_a_first_message_that_is_refused_tells_nothing(first: str, reason: str) -> None:
     with pytest.raises(SaslError, match=reason):
         server_of().evaluate_response(first.encode())
+
+
+def test_a_message_that_is_too_long_is_not_taken_apart() -> None:
+    longest = f"n,,n=user,r={'r' * (MESSAGE_BYTES_MAX - len('n,,n=user,r='))}".encode()
+    assert server_of().evaluate_response(longest).startswith(b"r=rrr")
+    with pytest.raises(SaslError, match="too long"):
+        server_of().evaluate_response(longest + b"r")
 
 
 def test_nobody_acts_for_another() -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
+from pathlib import Path
 
 import pytest
 
+from kafkacompat.sim._tests import test_cluster_simulation, test_quorum_simulation
 from kafkacompat.sim._tests.seeds import (
     SHARES,
     SOAK_FACTOR,
@@ -17,6 +19,9 @@ from kafkacompat.sim._tests.seeds import (
     seeds_from,
     tell_of_another,
 )
+from kafkacompat.sim._tests.test_shaped_simulations import SHAPES
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "testing.md"
 
 
 @dataclass
@@ -130,3 +135,10 @@ def test_a_seed_that_is_not_known_is_told() -> None:
     for found in (None, 7, 1, 3):
         tell_of_another(lambda *what: told.append(what), "a_bug", (7, 1), found)
     assert told == [("seed that finds a_bug instead of seed 7 or 1", 3)]
+
+
+def test_the_page_on_tests_has_the_numbers_of_seeds_of_each_simulation() -> None:
+    shaped = [shape.kind for shape in SHAPES]
+    kinds = [test_cluster_simulation.KIND, *shaped, test_quorum_simulation.KIND]
+    rows = [f"| {kind.name} | {kind.first} | {kind.at_least} | {kind.budget_s:.0f} |" for kind in kinds]
+    assert "\n".join(rows) in PAGE.read_text(encoding="utf-8")
