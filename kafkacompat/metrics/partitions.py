@@ -83,7 +83,7 @@ REPLICA_COUNTS: Metrics[ReplicaCounts] = Metrics(
     gauge(f"{REPLICAS}leadercount", "Partitions that this broker leads.", lambda counts: counts.led),
     gauge(
         f"{REPLICAS}underreplicatedpartitions",
-        "Led partitions with replicas out of sync.",
+        "Led partitions with fewer replicas in sync than `replicascount` tells.",
         lambda counts: counts.under_replicated,
     ),
     gauge(
@@ -133,8 +133,18 @@ def replica_families(hosted: HostedPartitions, late_before_ms: int) -> Families:
     yield from REPLICA_COUNTS.of(counts)
 
 
+def replication_factor(core: Partition) -> int:
+    """Of a leader; 0 elsewhere. As in Kafka without the replicas that a reassignment adds: they are not missed while
+    they are copied."""
+    if not core.is_leader:
+        return 0
+    adding = core.adding_replicas
+    return sum(each not in adding for each in core.replicas) if adding else len(core.replicas)
+
+
 def is_under_replicated(core: Partition) -> bool:
-    return core.is_leader and len(core.isr) < len(core.replicas)
+    in_sync = len(core.isr)
+    return core.is_leader and in_sync < len(core.replicas) and in_sync < replication_factor(core)
 
 
 def is_under_min_isr(core: Partition) -> bool:
@@ -164,7 +174,7 @@ PARTITIONS: Metrics[Sequence[Partition]] = Metrics(
     "Each partition of a broker",
     gauges(
         f"{PARTITION}underreplicated",
-        "1: led here, and replicas are out of sync.",
+        "1: led here, with fewer replicas in sync than `replicascount` tells.",
         NAMED,
         _each_partition(is_under_replicated),
     ),
@@ -188,9 +198,9 @@ PARTITIONS: Metrics[Sequence[Partition]] = Metrics(
     ),
     gauges(
         f"{PARTITION}replicascount",
-        "Replicas; 0 where it is not led here.",
+        "Replicas without those that a reassignment adds; 0 where it is not led here.",
         NAMED,
-        _each_partition(lambda core: len(core.replicas) if core.is_leader else 0),
+        _each_partition(replication_factor),
     ),
     gauges(
         f"{PARTITION}laststableoffsetlag",
@@ -216,7 +226,11 @@ def _each_log(
 
 
 def _of_retention(log: UnifiedLog) -> int:
-    most = log.config.retention_bytes
+    """0 for what is copied to a remote storage, as in Kafka: `retention.bytes` bounds the remote part too."""
+    config = log.config
+    if log.is_tiered and not config.remote_log_copy_disable:
+        return 0
+    most = config.retention_bytes
     return 100 * log.size_bytes() // most if most > 0 else 0
 
 
@@ -235,7 +249,7 @@ LOGS: Metrics[Sequence[tuple[Labels, UnifiedLog]]] = Metrics(
     ),
     gauges(
         f"{LOG}retentionsizeinpercent",
-        "Size of a log in percent of retention.bytes; 0 without.",
+        "Size of a log in percent of retention.bytes; 0 without, and where the log is copied to a remote storage.",
         NAMED,
         _each_log(_of_retention),
     ),

@@ -45,7 +45,7 @@ MODULES: tuple[ModuleType, ...] = (
 
 
 def declared() -> Iterator[Metrics[Any]]:
-    """All metrics of a node but those of every process, and those that clients send."""
+    """All metrics of a node but those that clients send."""
     for module in MODULES:
         for value in vars(module).values():
             yield from (

@@ -337,6 +337,7 @@ class RemoteLogManager:
         config = tiered.log.config
         if config.remote_log_copy_disable:
             tiered.stop("copy")
+            tiered.state.copy_lag_bytes = tiered.state.copy_lag_segments = 0  # nothing is to be copied
         else:
             self._start_loop(tiered, "copy", self._copy_once)
         if config.remote_log_copy_disable or not config.compact:

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from kafkacompat.config import LogConfig
 from kafkacompat.metrics.families import Family
-from kafkacompat.metrics.partitions import TRAFFIC
+from kafkacompat.metrics.partitions import LOG, LOGS, TRAFFIC
 from kafkacompat.metrics.remote import remote_families
 from kafkacompat.ports import LogRefused
 from kafkacompat.remote._tests.manager_kit import TIERED, Tier
@@ -57,6 +58,36 @@ def test_copies_are_counted_and_how_much_is_left() -> None:
     assert of(tier, "remotelogmetadatacount", "remotelogsizebytes") == [3 + unfinished, sum(closed)]
 
 
+def test_a_log_that_is_copied_no_more_is_not_behind() -> None:
+    tier = Tier()
+    tier.fill()
+    tier.storage.fail = failing("copy", RetriableRemoteStorageException)
+    tier.lead()
+    lag = "remotecopylagsegments", "remotecopylagbytes"
+    assert all(of(tier, *lag))
+    tier.log.config = replace(TIERED, remote_log_copy_disable=True, local_retention_bytes=-2)
+    tier.manager.role_taken(tier.core)
+    tier.pass_on()
+    assert of(tier, *lag) == [0, 0]
+
+
+def test_the_local_part_of_a_tiered_log_is_no_share_of_its_retention() -> None:
+    """As in Kafka, which has other series for what is kept in both parts together."""
+    tier = Tier(replace(TIERED, local_retention_bytes=-1))
+    tier.fill()
+    size = tier.log.size_bytes()
+
+    def percent(config: LogConfig) -> float:
+        tier.log.config = config
+        found = {family.name: family for family in LOGS.of([({}, tier.log)]) if family is not None}
+        ((_, value),) = [each for each in found[f"{LOG}retentionsizeinpercent"].samples if each is not None]
+        return value
+
+    assert percent(replace(TIERED, retention_bytes=2 * size)) == 0
+    assert percent(replace(TIERED, retention_bytes=2 * size, remote_log_copy_disable=True)) == 50
+    assert percent(replace(TIERED, retention_bytes=2 * size, remote_storage_enable=False)) == 50
+
+
 def test_deletions_are_counted_and_how_many_are_left() -> None:
     tier = Tier(replace(TIERED, retention_bytes=1))
     tier.fill()
@@ -64,8 +95,8 @@ def test_deletions_are_counted_and_how_many_are_left() -> None:
     tier.storage.fail = failing("delete", RemoteStorageException)
     tier.lead()
     tier.pass_on()
-    assert of(tier, "remotedeleterequests", "remotedeleteerrors") == [1, 1]
-    assert of(tier, "remotedeletelagsegments", "remotedeletelagbytes") == [3, sum(sizes)]
+    assert of(tier, "remotedeleterequests", "remotedeleteerrors") == [3, 1]  # the others do not wait for it
+    assert of(tier, "remotedeletelagsegments", "remotedeletelagbytes") == [1, sizes[0]]
     tier.pass_on()
     assert of(tier, "remotedeleterequests", "remotedeleteerrors") == [4, 1]
     assert of(tier, "remotedeletelagsegments", "remotedeletelagbytes") == [0, 0]

@@ -96,8 +96,6 @@ def test_every_series_is_declared_and_every_declaration_has_series(shown: ShownN
     forms = {series(metric).partition("{")[0]: metric for metric in declared_metrics}
     found: set[str] = set()
     for name, labels in shown.scrape():
-        if name.startswith("process_"):
-            continue
         of_name = [form for form in forms if fnmatchcase(name, form)]
         assert of_name, f"{name} is not declared"
         assert {label for label, _ in labels} <= set(forms[of_name[0]].labels), name
