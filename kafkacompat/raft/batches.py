@@ -70,12 +70,15 @@ def core_batch(
 
 def read_batches(records: Buffer, voters: VoterSet, kraft_version: int) -> tuple[Batch, ...]:
     """The complete batches from a leader, each with its bytes as payload. A damaged batch ends the list. Raises
-    BrokenBatch."""
+    BrokenBatch, also if nothing is left."""
     view = memoryview(records)
     found: list[Batch] = []
     for header in headers(view):
         payload = view[header.position : header.position + header.size]
         if not has_valid_crc(payload, header):
+            if not found:
+                # Without any records it would look like the end of the log, and be asked for again at once.
+                raise BrokenBatch(f"the batch at offset {header.base_offset} has a wrong crc")
             break
         batch = core_batch(view, header, voters, kraft_version, payload)
         if batch.voters is not None:

@@ -34,7 +34,7 @@ NOT_LEADER_TEXT = (
 def describe_quorum(
     request: DescribeQuorumRequest, report: QuorumReport | None, *, with_identities: bool = True
 ) -> Work[DescribeQuorumResponse]:
-    """`report` is None if this node does not lead, or does not know its high watermark yet.
+    """`report` is None if this node does not lead.
 
     `with_identities`: include directory ids and the voters' addresses, for which old versions have no fields.
     """

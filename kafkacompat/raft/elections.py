@@ -190,8 +190,8 @@ def handle_vote_unsupported(state: QuorumState, request: VoteRequest) -> None:
 
 
 def poll_nominee(state: QuorumState) -> int:
-    """Continue if won, lost or timed out; otherwise ask the voters that have not answered. Returns the time of the
-    next check; -1: at once."""
+    """Continue if won, lost or timed out; otherwise ask the voters that have not answered, once the log is durable.
+    Returns the time of the next check; -1: at once."""
     nominee = state.nominee
     assert nominee is not None
     now_ms = state.now_ms
@@ -205,6 +205,11 @@ def poll_nominee(state: QuorumState) -> int:
     elif now_ms >= nominee.deadline_ms:
         state.become_prospective()
         return -1
+    if state.log.durable_end < state.log.end:
+        # A voter grants a repeated request of one epoch without a look at the log. So a crash between the two may not leave
+        # less of the log than the first one has told of.
+        state.ask_sync()
+        return nominee.deadline_ms
     pre_vote = state.role is Role.PROSPECTIVE
     wake_ms = nominee.deadline_ms
     voters = state.voters.latest

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkacompat.dataclass import dataclass
-from kafkacompat.ids import NO_OFFSET
+from kafkacompat.ids import NO_OFFSET, ZERO_UUID
 from kafkacompat.raft.messages import FetchRequest
 from kafkacompat.raft.voter_set import ReplicaKey, VoterSet
 
@@ -23,12 +23,14 @@ MAX_OBSERVERS = 10_000
 
 
 class ReplicaState:
-    __slots__ = ("directory_id", "end_offset", "last_caught_up_ms", "last_fetch_ms")
+    __slots__ = ("directory_id", "end_offset", "last_caught_up_ms", "last_fetch_end", "last_fetch_ms")
 
     def __init__(self, directory_id: bytes) -> None:
         self.directory_id = directory_id
         self.end_offset = NO_OFFSET
         self.last_fetch_ms = -1
+        self.last_fetch_end = -1
+        """The leader's end at the last fetch."""
         self.last_caught_up_ms = -1
 
 
@@ -97,7 +99,9 @@ class LeaderState:
             if voter is None or not voters.contains(ReplicaKey(node_id, replica.directory_id)):
                 del self.voters[node_id]
                 self.fetched.discard(node_id)
-                self.observers[ReplicaKey(node_id, replica.directory_id)] = replica
+                if voter is None or replica.directory_id != ZERO_UUID:
+                    self.observers[ReplicaKey(node_id, replica.directory_id)] = replica
+                # Otherwise its directory becomes known. The next fetch shows whether that is the one that has fetched.
         for node_id in voters.ids:
             if node_id != self.node_id and node_id not in self.voters:
                 key = voters.key(node_id)
@@ -136,9 +140,13 @@ class LeaderState:
     ) -> bool:
         """A valid fetch shows that everything below `offset` is durable there. Returns whether a voter's end moved."""
         replica = self.get_or_create_replica_state(key, voters, now_ms)
-        replica.last_fetch_ms = now_ms
         if offset >= end:
             replica.last_caught_up_ms = now_ms
+        elif 0 <= replica.last_fetch_end <= offset:
+            # It has what there was at its last fetch. In a log that always grows no replica has more.
+            replica.last_caught_up_ms = max(replica.last_caught_up_ms, replica.last_fetch_ms)
+        replica.last_fetch_ms = now_ms
+        replica.last_fetch_end = end
         moved = replica.end_offset != offset
         replica.end_offset = offset
         return moved and voters.contains(key)

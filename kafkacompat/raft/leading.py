@@ -21,6 +21,7 @@ from kafkacompat.raft.messages import (
 )
 from kafkacompat.raft.quorum_state import QuorumState
 from kafkacompat.raft.roles import Role
+from kafkacompat.raft.voter_set import ReplicaKey
 from kafkacompat.wire.errors import ErrorCode
 
 MAX_PARKED_FETCHES = 10_000
@@ -61,8 +62,9 @@ def propose(state: QuorumState, proposal: events.Propose) -> None:
 
 
 def appended(state: QuorumState, leader: LeaderState) -> None:
-    """The leader's log has grown: answer waiting fetches and ask for a sync."""
-    _complete_parked(state, leader)
+    """The leader's log has grown: answer the fetches that wait for records, and ask for a sync."""
+    end = state.log.end
+    _complete(state, leader, [key for key, each in leader.parked.items() if each.request.fetch_offset < end])
     state.ask_sync()
 
 
@@ -77,7 +79,8 @@ def maybe_update_leader_high_watermark(state: QuorumState, leader: LeaderState) 
     state.hear(leader.high_watermark)
     membership.committed(state, leader)
     if state.leader is leader:
-        _complete_parked(state, leader)
+        # All of them: a fetch below version 18 does not tell which high watermark its sender knows.
+        _complete(state, leader, list(leader.parked))
 
 
 def validate_leader_only_request(state: QuorumState, epoch: int) -> ErrorCode:
@@ -149,7 +152,7 @@ def _try_complete_fetch_request(
         state.reply(request_id, response)
         return True
     voters = state.voters.latest
-    if request.replica.id != state.node_id:
+    if request.replica.id >= 0 and request.replica.id != state.node_id:
         leader.update_check_quorum_for_following_voter(
             request.replica, voters, state.check_quorum_ms, state.now_ms
         )
@@ -176,14 +179,8 @@ def _try_complete_fetch_request(
     return False
 
 
-def _complete_parked(state: QuorumState, leader: LeaderState) -> None:
-    """Answer the waiting fetches that can now get records or a newer high watermark."""
-    due = [
-        key
-        for key, parked in leader.parked.items()
-        if parked.request.fetch_offset < state.log.end
-        or parked.request.high_watermark < leader.high_watermark
-    ]
+def _complete(state: QuorumState, leader: LeaderState, due: list[ReplicaKey]) -> None:
+    """Answer these waiting fetches."""
     for key in due:
         parked = leader.parked.pop(key, None)
         if parked is not None:

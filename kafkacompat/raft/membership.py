@@ -84,6 +84,9 @@ def _append_batch(
 ) -> int:
     base = state.log.end
     end = base + record_count
+    if len(state.voters.latest) == 1:
+        # A sole voter hears of nobody. The second one gets the time of check-quorum for its next fetch.
+        leader.check_quorum_at_ms = state.now_ms + state.check_quorum_ms
     state.log.append(state.epoch, end)
     state.voters.add_at(end - 1, voters, kraft_version)
     leader.update_voter_and_observer_states(voters)
@@ -238,15 +241,18 @@ def _check_update(state: QuorumState, request: UpdateRaftVoterRequest) -> ErrorC
     leader = state.leader
     if leader is None:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    voter = request.voter
+    has_key = voter.id >= 0 and voter.directory_id != ZERO_UUID
+    has_range = 0 <= voter.min_kraft_version <= voter.max_kraft_version
+    has_endpoints = len(voter.listeners) <= LISTENERS_MAX and _has_default_listener(state, voter.listeners)
+    if not (has_key and has_range and has_endpoints):
+        return ErrorCode.INVALID_REQUEST
     if leader.change is not None or leader.high_watermark == NO_OFFSET:
         return ErrorCode.REQUEST_TIMED_OUT
-    if state.voters.kraft_version >= 1 and state.voters.latest_offset >= leader.high_watermark:
-        return ErrorCode.REQUEST_TIMED_OUT
-    voter = request.voter
     level = state.voters.kraft_version
-    in_range = voter.min_kraft_version <= level <= voter.max_kraft_version
-    has_endpoints = len(voter.listeners) <= LISTENERS_MAX and _has_default_listener(state, voter.listeners)
-    if not in_range or not has_endpoints:
+    if level >= 1 and state.voters.latest_offset >= leader.high_watermark:
+        return ErrorCode.REQUEST_TIMED_OUT
+    if not voter.min_kraft_version <= level <= voter.max_kraft_version:
         return ErrorCode.INVALID_REQUEST
     if not state.voters.latest.contains(ReplicaKey(voter.id, voter.directory_id)):
         return ErrorCode.VOTER_NOT_FOUND
@@ -254,17 +260,17 @@ def _check_update(state: QuorumState, request: UpdateRaftVoterRequest) -> ErrorC
 
 
 def update_request(state: QuorumState, follower: FollowerState) -> UpdateRaftVoterRequest | None:
-    """A voter's update of its own entry, if the voter set has wrong data; with kraft.version 0 once per epoch."""
+    """A voter's update of its own entry, if the voter set has wrong data; with kraft.version 0 until the leader of the
+    epoch has taken it, because the leader keeps it only in memory."""
     if state.now_ms < follower.update_voter_at_ms or not state.is_voter:
         return None
+    follower.update_voter_at_ms = state.now_ms + state.settings.fetch_timeout_ms
     mine = own_voter(state)
     if state.voters.kraft_version < 1:
-        follower.update_voter_at_ms = NEVER_MS
-        return UpdateRaftVoterRequest(state.epoch, mine, state.member.cluster_id)
-    follower.update_voter_at_ms = state.now_ms + state.settings.fetch_timeout_ms
-    if state.voters.latest.get(state.node_id) == mine:
-        return None
-    return UpdateRaftVoterRequest(state.epoch, mine, state.member.cluster_id)
+        is_known = follower.has_updated_leader
+    else:
+        is_known = state.voters.latest.get(state.node_id) == mine
+    return None if is_known else UpdateRaftVoterRequest(state.epoch, mine, state.member.cluster_id)
 
 
 def join_request(

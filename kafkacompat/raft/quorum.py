@@ -12,7 +12,7 @@ the given order before the next event is entered.
   durably. The core has already applied them to `log`.
 - send: Send, Reply and similar effects are carried out only then. Sync starts an fsync of everything appended and
   returns. Synced is entered when it is done. Only then do the records count for this node: for a leader in the high
-  watermark, for a follower in its next fetch.
+  watermark, for a follower in its next fetch, for a nominee in its requests for votes.
 - apply: with AdvanceHighWatermark, everything below the offset may be applied to the state machine.
 - advance: after the list the shell sets its timer to `wake_ms` and may enter the next event. It enters Tick at that
   time.
@@ -164,6 +164,8 @@ class QuorumCore(QuorumState):
             outcome = elections.maybe_handle_common_response(
                 self, response.error, response.epoch, response.leader_id, response.leader_endpoints
             )
+            if outcome is elections.CommonOutcome.PROCEED and self.follower is not None:
+                self.follower.has_updated_leader = True
             return outcome is not elections.CommonOutcome.FAILED
         # A node with auto join repeats its request in time, whatever the leader answers.
         return asked is AddRaftVoterRequest or asked is RemoveRaftVoterRequest
@@ -174,10 +176,15 @@ class QuorumCore(QuorumState):
             return
         node_id, request = taken
         self.request_manager.back_off(node_id, self.now_ms)
-        if event.error is ErrorCode.UNSUPPORTED_VERSION and isinstance(request, VoteRequest):
+        is_unsupported = event.error is ErrorCode.UNSUPPORTED_VERSION
+        if is_unsupported and isinstance(request, VoteRequest):
             elections.handle_vote_unsupported(self, request)
-        if self.follower is not None and isinstance(request, FetchSnapshotRequest):
-            self.follower.download = None
+        follower = self.follower
+        if follower is not None and isinstance(request, FetchSnapshotRequest):
+            follower.download = None
+        if follower is not None and is_unsupported and isinstance(request, UpdateRaftVoterRequest):
+            # This leader can never be told.
+            follower.has_updated_leader = True
 
     def _peer_refused(self, event: events.PeerRefused) -> None:
         """Treat it like an expired fetch timeout. The pre-vote that follows still asks whether other voters hear the

@@ -64,7 +64,7 @@ class ReplicaReport:
 
 @dataclass(frozen=True, slots=True)
 class QuorumReport:
-    """The report of a leader with a known high watermark."""
+    """The report of a leader. Its high watermark is -1 until something of its epoch is committed."""
 
     leader_id: int
     epoch: int
@@ -74,9 +74,9 @@ class QuorumReport:
 
 
 def leader_report(core: QuorumCore, now_ms: int, monotonic_ms: int) -> QuorumReport | None:
-    """None if the core does not lead, or nothing of its epoch is committed yet."""
+    """None if the core does not lead."""
     leader = core.leader
-    if leader is None or leader.high_watermark == NO_OFFSET:
+    if leader is None:
         return None
 
     def wall(instant_ms: int) -> int:
@@ -593,7 +593,7 @@ class QuorumDriver:
         return self._files.snapshot_written_last()
 
     def report(self) -> QuorumReport | None:
-        """The quorum as its leader sees it. None if this node does not lead, or nothing of its epoch is committed yet."""
+        """The quorum as its leader sees it. None if this node does not lead."""
         return leader_report(self._core, self._clock.now_ms(), self._clock.monotonic_ms())
 
 

@@ -122,6 +122,8 @@ class FollowerState:
     """A fetch from the leader succeeded in this epoch. The leader is alive, so no pre-vote is granted."""
     download: SnapshotDownload | None = None
     update_voter_at_ms: int = NEVER_MS
+    has_updated_leader: bool = False
+    """The leader has taken this node's UpdateRaftVoter. With kraft.version 0 it need not be sent again in this epoch."""
 
 
 @dataclass(slots=True)

@@ -74,11 +74,18 @@ def decode_update(
     return core.UpdateRaftVoterRequest(message.current_leader_epoch, voter, message.cluster_id)
 
 
+def _error_message(response: core.RaftVoterResponse) -> str | None:
+    """None for a success, as from Apache Kafka 4.3 on."""
+    if response.error is ErrorCode.NONE:
+        return None
+    return response.message or response.error.name
+
+
 def encode_add(
     request: Any, response: core.RaftVoterResponse, api_version: int, listener_name: str
 ) -> add_raft_voter_response.AddRaftVoterResponse:
     return add_raft_voter_response.AddRaftVoterResponse(
-        error_code=response.error, error_message=response.message or response.error.name
+        error_code=response.error, error_message=_error_message(response)
     )
 
 
@@ -86,7 +93,7 @@ def encode_remove(
     request: Any, response: core.RaftVoterResponse, api_version: int, listener_name: str
 ) -> remove_raft_voter_response.RemoveRaftVoterResponse:
     return remove_raft_voter_response.RemoveRaftVoterResponse(
-        error_code=response.error, error_message=response.message or response.error.name
+        error_code=response.error, error_message=_error_message(response)
     )
 
 

@@ -66,11 +66,13 @@ class Node:
         kraft_version: int = 1,
         high_watermark: int = -1,
         bootstrap: bool = False,
+        synced: int | None = None,
     ) -> None:
+        """`synced`: the end of the durable part of the log. None: all of it."""
         servers = tuple((-2 - index, address(each)) for index, each in enumerate(voters)) if bootstrap else ()
         member = Member(node_id, directory(node_id), address(node_id), True, "cluster", servers)
         shape = log if log is not None else LogShape()
-        shape.durable_end = shape.end
+        shape.durable_end = shape.end if synced is None else synced
         history = VoterSetHistory(VoterSet(voter(each) for each in voters), kraft_version)
         self.core = QuorumCore(member, QuorumSettings(), HalfRandom(), shape, history)
         self.now_ms = NOW_MS

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from kafkacompat.raft._tests.quorum_support import Node
 from kafkacompat.raft.describe import describe_quorum
-from kafkacompat.raft.quorum_driver import QuorumReport, ReplicaReport
+from kafkacompat.raft.quorum_driver import QuorumReport, ReplicaReport, leader_report
 from kafkacompat.tasks import at_once
 from kafkacompat.wire.codec import decode, encode
 from kafkacompat.wire.messages.describe_quorum_request import (
@@ -56,6 +57,19 @@ def test_a_leader_tells_of_voters_observers_and_their_addresses() -> None:
         (1, [9093]),
         (2, [9093, 9094]),
         (3, []),
+    ]
+
+
+def test_a_leader_that_has_committed_nothing_tells_of_its_voters_without_a_high_watermark() -> None:
+    node = Node()
+    node.become_leader()
+    report = leader_report(node.core, 1000, node.now_ms)
+    (partition,) = at_once(describe_quorum(request(METADATA), report)).topics[0].partitions
+    assert (partition.error_code, partition.leader_id, partition.high_watermark) == (0, 1, -1)
+    assert [(each.replica_id, each.log_end_offset) for each in partition.current_voters] == [
+        (1, 3),
+        (2, -1),
+        (3, -1),
     ]
 
 

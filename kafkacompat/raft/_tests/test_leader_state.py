@@ -97,6 +97,18 @@ def test_a_voter_whose_disk_is_another_one_begins_anew() -> None:
     assert leading.majority() == -1
 
 
+def test_a_voter_whose_disk_becomes_known_begins_anew_and_leaves_no_observer() -> None:
+    """kraft.version has become 1."""
+    static = VoterSet(VoterNode(each, ZERO_UUID, ()) for each in (1, 2))
+    state = LeaderState(LEADER, EPOCH_START, static, ())
+    assert state.update_replica_state(key(2), static, 25, END, 1)
+    dynamic = voters_of(1, 2)
+    state.update_voter_and_observer_states(dynamic)
+    assert state.majority_end(dynamic, END) == -1
+    assert state.observer_states(1) == {}
+    assert state.update_replica_state(key(2), dynamic, 25, END, 2)
+
+
 def test_only_voters_are_heard_and_a_majority_of_them_is_enough() -> None:
     leading = Leading(1, 2, 3, 4, 5)
     assert leading.hear(key(2), 100) == 0
@@ -166,3 +178,17 @@ def test_a_replica_with_the_whole_log_is_caught_up() -> None:
     leading.fetch(2, END, now_ms=6)
     assert (leading.state.voters[2].last_caught_up_ms, leading.state.voters[2].last_fetch_ms) == (6, 6)
     assert not leading.fetch(2, END, now_ms=7), "its end has not moved"
+
+
+def test_a_replica_that_has_what_there_was_at_its_last_fetch_was_caught_up_then() -> None:
+    """Otherwise one that keeps up with a log that always grows would never be caught up."""
+    leading = Leading(1, 2)
+    replica = leading.state.voters[2]
+    for now_ms, offset, end, caught_up_ms in (
+        (5, 20, 22, -1),
+        (6, 22, 24, 5),
+        (7, 23, 26, 5),
+        (8, 26, 27, 7),
+    ):
+        leading.state.update_replica_state(key(2), leading.voters, offset, end, now_ms)
+        assert replica.last_caught_up_ms == caught_up_ms

@@ -22,6 +22,7 @@ from kafkacompat.raft.messages import (
     FetchSnapshotRequest,
     FetchSnapshotResponse,
     QuorumEpochResponse,
+    RaftVoterResponse,
     RemoveRaftVoterRequest,
     UpdateRaftVoterRequest,
     VoteRequest,
@@ -164,6 +165,24 @@ def test_a_fetch_that_knows_an_older_high_watermark_is_answered_at_once() -> Non
     assert node.fetch(3, end, high_watermark=end - 1) is not None
     assert node.fetch(3, end, high_watermark=end) is None
     assert node.fetch(3, end) is None
+
+
+def test_a_parked_fetch_without_a_high_watermark_is_answered_when_it_moves() -> None:
+    """Fetch below version 18, as of Apache Kafka 4.0, has no field for it."""
+    node = leading()
+    end = node.core.log.end
+    assert node.fetch(3, end) is None
+    waiting = node.last_request_id
+    node.step(events.Synced())
+    assert node.core.high_watermark == end
+    assert node.answer_to(waiting).high_watermark == end
+
+
+def test_a_fetch_of_no_replica_is_answered_and_makes_no_observer() -> None:
+    node = committed_leader()
+    assert node.fetch(4, 20, replica=ReplicaKey(-1)).error is NONE
+    assert node.core.leader is not None
+    assert node.core.leader.observers == {}
 
 
 @pytest.mark.parametrize(
@@ -313,6 +332,28 @@ def test_records_that_do_not_follow_our_log_are_not_taken(batch: Batch) -> None:
     node.answer(sent, node.empty_answer(20, records=(batch,)))
     assert not node.effects(effect.AppendFetched)
     assert node.core.log.end == 20
+
+
+@pytest.mark.parametrize("role", [Role.PROSPECTIVE, Role.CANDIDATE])
+def test_a_nominee_asks_for_votes_once_the_log_that_it_tells_of_is_durable(role: Role) -> None:
+    """A voter grants a repeated request of one epoch without a look at the log, so a crash may not have shortened it."""
+    if role is Role.PROSPECTIVE:
+        node = following()
+        (sent,) = node.sent(FetchRequest)
+        node.answer(sent, node.empty_answer(20, records=(records(20, 3),)))
+        end = 23
+    else:
+        node = Node(
+            log=LogShape(0, end := 20, [(5, 0)]), stored=ElectionState(EPOCH, -1, 1, directory(1)), synced=10
+        )
+        assert node.effects(effect.Sync)
+    node.wait_for(role)
+    assert not node.sent(VoteRequest)
+    node.step(events.Synced())
+    assert [(each.node_id, each.request.last_offset) for each in node.sent(VoteRequest)] == [
+        (2, end),
+        (3, end),
+    ]  # type: ignore[union-attr]
 
 
 def test_a_silent_leader_is_doubted_after_the_fetch_timeout() -> None:
@@ -602,6 +643,17 @@ def test_a_sole_voter_that_has_led_for_long_stays_the_leader_when_a_second_one_c
     assert node.now_ms == added_ms + node.core.check_quorum_ms
 
 
+def test_a_sole_voter_stays_the_leader_when_the_second_one_is_between_two_fetches() -> None:
+    node = Node(voters=(1,))
+    node.step(events.Synced(), after_ms=3_600_000)
+    node.fetch(4, node.core.log.end, max_wait_ms=0)
+    add(node, voter(4))
+    node.step(events.VoterProbed(key(4), (0, 1)))
+    assert node.core.role is Role.LEADER
+    node.step(events.Tick(), after_ms=node.core.check_quorum_ms)
+    assert node.core.role is Role.RESIGNED
+
+
 @pytest.mark.parametrize(
     ("supported", "observed", "error"),
     [
@@ -700,6 +752,25 @@ def test_a_voter_whose_address_changed_tells_the_leader() -> None:
     assert node.ask(UpdateRaftVoterRequest(EPOCH + 1, voter(3))).error is ErrorCode.REQUEST_TIMED_OUT
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        VoterNode(2, bytes(16), address(2)),
+        VoterNode(2, directory(2), address(2), -1, 1),
+        VoterNode(2, directory(2), address(2), 1, 0),
+        VoterNode(2, directory(2), (("OTHER", "h", 1),)),
+    ],
+)
+@pytest.mark.parametrize("kraft_version", [0, 1])
+def test_a_voter_without_a_key_an_address_or_a_range_of_versions_is_not_taken(
+    changed: VoterNode, kraft_version: int
+) -> None:
+    node = committed_leader(kraft_version=kraft_version)
+    assert node.ask(UpdateRaftVoterRequest(EPOCH + 1, changed)).error is ErrorCode.INVALID_REQUEST
+    assert node.core.leader is not None
+    assert node.core.leader.reported == {}
+
+
 def test_a_voter_tells_the_leader_of_itself_once_an_epoch_under_kraft_version_0() -> None:
     node = following(kraft_version=0)
     for _ in range(2):
@@ -708,6 +779,43 @@ def test_a_voter_tells_the_leader_of_itself_once_an_epoch_under_kraft_version_0(
         node.answer(sent[0], node.empty_answer(20))
     (update,) = node.sent(UpdateRaftVoterRequest)
     assert update.request.voter == voter(1)  # type: ignore[union-attr]
+
+
+def next_update(node: Node) -> effect.Send | None:
+    """The request with which a voter tells the leader of itself, if it sends one within the time of a fetch timeout."""
+    for _ in range(6):
+        while not node.sent():
+            node.wait()
+        (sent,) = node.sent()
+        if isinstance(sent.request, UpdateRaftVoterRequest):
+            return sent
+        node.step(events.Tick(), after_ms=400)
+        node.answer(sent, node.empty_answer(20))
+    return None
+
+
+@pytest.mark.parametrize(
+    ("error", "is_repeated"),
+    [
+        (NONE, False),
+        (ErrorCode.REQUEST_TIMED_OUT, True),
+        (None, True),
+        (ErrorCode.UNSUPPORTED_VERSION, False),
+    ],
+)
+def test_a_voter_tells_of_itself_under_kraft_version_0_until_the_leader_has_taken_it(
+    error: ErrorCode | None, is_repeated: bool
+) -> None:
+    node = following(kraft_version=0)
+    sent = next_update(node)
+    assert sent is not None
+    if error is None:
+        node.step(events.RequestFailed(sent.correlation_id))
+    elif error is ErrorCode.UNSUPPORTED_VERSION:
+        node.step(events.RequestFailed(sent.correlation_id, error))
+    else:
+        node.answer(sent, RaftVoterResponse(error, None, EPOCH, 3, address(3)))
+    assert (next_update(node) is not None) == is_repeated
 
 
 def test_a_second_vote_answer_of_one_voter_does_not_count_twice() -> None:

@@ -269,6 +269,14 @@ def test_a_damaged_batch_ends_what_is_taken() -> None:
         fetched(sound + bytes(damaged), VoterSet([]))
 
 
+def test_an_answer_that_begins_with_a_damaged_batch_has_failed() -> None:
+    """As an answer without records it would be asked for again at once, and for ever."""
+    damaged = bytearray(b"".join(pack_values([b"a"], 100, 7, 0)))
+    damaged[-1] ^= 1
+    with pytest.raises(BrokenBatch):
+        fetched(bytes(damaged), VoterSet([]))
+
+
 @pytest.mark.parametrize("index", range(5))
 def test_an_answer_about_something_else_is_malformed(index: int) -> None:
     message, _ = wire_client.encode_request(REQUESTS[index])
