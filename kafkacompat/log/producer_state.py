@@ -170,8 +170,12 @@ class ProducerStateManager:
         coordinator_epoch: int = -1,
         transaction_version: int = 0,
         from_client: bool = True,
+        verifies: bool = False,
+        verification_guard: VerificationGuard | None = None,
     ) -> BatchMetadata | None:
         """Check a batch before it is written. Returns the original batch if this one is a duplicate, otherwise None.
+
+        `verifies`: a transactional data batch that does not continue an open transaction needs the guard.
 
         Raises LogRefused: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE,
         TRANSACTION_COORDINATOR_FENCED, or NOT_ENOUGH_REPLICAS for an id too many: producers retry after that.
@@ -182,6 +186,8 @@ class ProducerStateManager:
                 raise LogRefused(
                     ErrorCode.INVALID_PRODUCER_EPOCH, f"producer {producer_id} has the epoch {epoch}"
                 )
+            if verifies and is_transactional and not is_control:
+                self._check_verified(producer_id, epoch, verification_guard)
             if from_client and not is_control:
                 self._verifications.check_sequence(producer_id, first_sequence, is_known=False)
             if len(self.producers) >= self.ids_max and not is_control:
@@ -217,6 +223,8 @@ class ProducerStateManager:
                     f"coordinator epoch {coordinator_epoch} is older than {producer.coordinator_epoch}",
                 )
             return None
+        if verifies and is_transactional:
+            self._check_verified(producer_id, epoch, verification_guard)
         if from_client:
             self._verifications.check_sequence(producer_id, first_sequence, is_known=True)
             self._check_sequence(producer, epoch, first_sequence)
@@ -243,7 +251,7 @@ class ProducerStateManager:
                 return None
         return self._verifications.begin(producer_id, epoch, first_sequence, bumps_epochs, now_ms)
 
-    def check_verified(
+    def _check_verified(
         self, producer_id: int, epoch: int, verification_guard: VerificationGuard | None
     ) -> None:
         """Raise LogRefused INVALID_TXN_STATE unless a transactional batch continues an open transaction or may open one."""

@@ -474,7 +474,7 @@ class UnifiedLog:
         self, batch: ValidatedBatch, marker: EndTransactionMarker | None, terms: TransactionTerms | None
     ) -> BatchMetadata | None:
         """Return the earlier append if the batch is a duplicate. Raises LogRefused if the sequence does not follow."""
-        original = self._state.check(
+        return self._state.check(
             batch.producer_id,
             batch.producer_epoch,
             batch.base_sequence,
@@ -484,10 +484,9 @@ class UnifiedLog:
             coordinator_epoch=marker.coordinator_epoch if marker is not None else -1,
             transaction_version=0 if terms is None else terms.transaction_version,
             from_client=batch.base_sequence >= 0 and (terms is None or terms.from_client),
+            verifies=terms is not None,
+            verification_guard=None if terms is None else terms.verification_guard,
         )
-        if original is None and terms is not None and batch.is_transactional and marker is None:
-            self._state.check_verified(batch.producer_id, batch.producer_epoch, terms.verification_guard)
-        return original
 
     def _begin_epoch(self, leader_epoch: int, first_offset: int) -> None:
         """Add the epoch to the cache and write the file before the first batch of the epoch is written."""

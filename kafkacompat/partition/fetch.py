@@ -743,7 +743,7 @@ class FetchReads:
         # In the log's latest epoch a reader does not diverge, unless it is ahead.
         if last_epoch >= 0 and (last_epoch != log.latest_epoch() or offset > log.log_end_offset):
             found = log.end_offset_for_epoch(last_epoch)
-            if found.epoch < 0:
+            if found.epoch < 0 or offset < log.log_start_offset:
                 return self.refuse(asked, ErrorCode.OFFSET_OUT_OF_RANGE, parameters)
             if found.epoch < last_epoch or found.offset < offset:
                 answer.diverging_epoch = EpochEndOffset(epoch=found.epoch, end_offset=found.offset)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
-from kafkacompat.ids import TopicPartition
+from kafkacompat.ids import NO_EPOCH, TopicPartition
 from kafkacompat.partition.delayed_operations import (
     ANSWER_US,
     DelayedOperation,
@@ -130,14 +130,13 @@ Errors = Mapping[TopicPartition, ErrorCode]
 class DelayedProduce(DelayedOperation):
     """The appends of one request, which wait until the high watermark has passed them, or for the timeout."""
 
-    __slots__ = ("ends", "epochs", "errors")
+    __slots__ = ("ends", "errors")
 
     answer: Deferred[Errors]
 
     def __init__(self, ends: Mapping[TopicPartition, int]) -> None:
         super().__init__()
         self.ends = dict(ends)
-        self.epochs: dict[TopicPartition, int] = {}
         self.errors: dict[TopicPartition, ErrorCode] = {}
 
     @property
@@ -160,8 +159,9 @@ class ProducePurgatory:
     """Appends that wait until enough replicas have them: acks=all.
 
     Each partition of a request is decided separately. The request is answered when all are decided, or at its timeout.
-    A new leader or epoch ends the wait of its partition with NOT_LEADER_OR_FOLLOWER; the appended records stay. A failed
-    log directory and a deleted topic end it too.
+    Another leader ends the wait of its partition with NOT_LEADER_OR_FOLLOWER; the appended records stay. A failed log directory
+    and a deleted topic end it too. A new epoch of this leader does not: nothing is truncated, and a producer that is refused
+    appends the same records again.
     """
 
     def __init__(
@@ -207,8 +207,6 @@ class ProducePurgatory:
                 continue
             if waiter is None:
                 waiter = DelayedProduce(ends)
-            if core is not None:
-                waiter.epochs[partition] = core.leader_epoch
             if not is_behind:
                 are_behind = False
         if waiter is None:
@@ -242,7 +240,7 @@ class ProducePurgatory:
         core = self._cores.get(partition)
         if core is None:
             errors[partition] = self._absent(partition)
-        elif core.check_leader(waiter.epochs.get(partition, -1)) is not NONE:
+        elif core.check_leader(NO_EPOCH) is not NONE:
             errors[partition] = ErrorCode.NOT_LEADER_OR_FOLLOWER
         elif core.log.high_watermark >= waiter.ends[partition]:
             errors[partition] = (
@@ -257,7 +255,7 @@ Outcome = tuple[ErrorCode, int]
 class DelayedDeleteRecords(DelayedOperation):
     """`required` is the log start that each waiting partition needs on every live replica."""
 
-    __slots__ = ("epochs", "outcomes", "required")
+    __slots__ = ("outcomes", "required")
 
     answer: Deferred[Mapping[TopicPartition, Outcome]]
 
@@ -265,7 +263,6 @@ class DelayedDeleteRecords(DelayedOperation):
         super().__init__()
         self.outcomes = outcomes
         self.required: dict[TopicPartition, int] = {}
-        self.epochs: dict[TopicPartition, int] = {}
 
     def expire(self) -> None:
         self.cost_us = ANSWER_US + PARTITION_US * (len(self.outcomes) + len(self.required))
@@ -307,9 +304,7 @@ class DeleteRecordsPurgatory:
     ) -> Deferred[Mapping[TopicPartition, Outcome]]:
         """`outcomes` has the refused partitions, `required` the new log start of each of the others."""
         waiter = DelayedDeleteRecords(outcomes)
-        for partition, offset in required.items():
-            waiter.required[partition] = offset
-            waiter.epochs[partition] = self._cores[partition].leader_epoch
+        waiter.required.update(required)
         for partition in required:
             self._settle(waiter, partition)
         if not waiter.required or timeout_ms <= 0 or self._parked.is_full():
@@ -337,7 +332,7 @@ class DeleteRecordsPurgatory:
         core = self._cores.get(partition)
         if core is None:
             outcome = self._absent(partition), -1
-        elif core.check_leader(waiter.epochs[partition]) is not ErrorCode.NONE:
+        elif core.check_leader(NO_EPOCH) is not NONE:
             outcome = ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
         elif (low := core.low_watermark()) >= offset:
             outcome = ErrorCode.NONE, low

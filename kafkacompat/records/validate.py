@@ -338,9 +338,12 @@ def _begin(
         raise TooMuchAtOnce
     if (crc_of(view) if crc is None else crc) != header.crc:
         raise LogRefused(ErrorCode.CORRUPT_MESSAGE, "the batch's crc is wrong", fault=Fault.CRC)
+    codec = header.attributes & CODEC_MASK
+    # Only now: bits that have changed on the way may name any codec, and a producer sends a corrupt batch again.
+    if codec > codecs.ZSTD:
+        raise LogRefused(ErrorCode.UNKNOWN_SERVER_ERROR, f"no codec has the number {codec}")
     if client:
         _check_client_header(header)
-    codec = header.attributes & CODEC_MASK
     target = codecs.CODEC_OF_SETTING.get(config.compression_type, codec)
     if target != codec and codec == codecs.NONE and header.is_control:
         target = codec
@@ -451,8 +454,6 @@ def _only_batch(records: Buffer, zstd_allowed: bool) -> BatchHeader:
         )
     if more:
         raise RefusedAtSight(ErrorCode.INVALID_RECORD, "a produced partition holds exactly one batch")
-    if codec > codecs.ZSTD:
-        raise LogRefused(ErrorCode.UNKNOWN_SERVER_ERROR, f"no codec has the number {codec}")
     return header
 
 

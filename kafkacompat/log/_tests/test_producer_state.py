@@ -211,8 +211,15 @@ def verified(
     state: ProducerStateManager, sequence: int, verification: object, epoch: int = 0
 ) -> ErrorCode | None:
     try:
-        state.check(1, epoch, sequence, 0, is_transactional=True)
-        state.check_verified(1, epoch, verification)  # type: ignore[arg-type]
+        state.check(
+            1,
+            epoch,
+            sequence,
+            0,
+            is_transactional=True,
+            verifies=True,
+            verification_guard=verification,  # type: ignore[arg-type]
+        )
     except LogRefused as refusal:
         return refusal.code
     return None
@@ -265,6 +272,17 @@ def test_a_marker_in_between_ends_what_was_verified() -> None:
     verification = state.start_verification(1, 0, 0, False, NOW_MS)
     state.apply_marker(1, 0, 0, 0, NOW_MS, committed=False)
     assert verified(state, 0, verification) is ErrorCode.INVALID_TXN_STATE
+
+
+def test_a_batch_that_belongs_to_no_transaction_is_told_so_whatever_its_sequence_is() -> None:
+    """Same order as Apache Kafka's: a repetition, then the epoch, then the transaction, then the sequence."""
+    state = ProducerStateManager()
+    assert verified(state, 7, object()) is ErrorCode.INVALID_TXN_STATE
+    state.apply_data(1, 3, 0, 0, 0, NOW_MS, is_transactional=True)
+    state.apply_marker(1, 3, 0, 1, NOW_MS, committed=False)
+    assert verified(state, 7, None, epoch=3) is ErrorCode.INVALID_TXN_STATE
+    assert verified(state, 0, None, epoch=3) is None, "a repetition"
+    assert verified(state, 7, None, epoch=2) is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 def test_a_transaction_begins_with_the_lowest_sequence_that_asked() -> None:

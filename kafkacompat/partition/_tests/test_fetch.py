@@ -417,6 +417,20 @@ def test_divergence_is_told_with_watermarks_and_without_records() -> None:
     assert committed.aborted_transactions is None
 
 
+def test_an_offset_below_the_log_start_is_out_of_range_whatever_the_epoch_was() -> None:
+    """A follower that is told of a divergence truncates and asks again, but has nothing that the leader has."""
+    world = LedPartitions(topic_image("t", {0: partition_image(epoch=1)}))
+    world.produce()
+    world.publish(with_partitions(world.image, "t", {0: partition_image(epoch=3)}))
+    world.produce()
+    world.produce()
+    assert world.log().increment_log_start_offset(2)
+    below = one(now(world, want(world, offset=1, last_fetched_epoch=2)))
+    assert (below.error_code, below.diverging_epoch) == (ErrorCode.OFFSET_OUT_OF_RANGE, None)
+    within = one(now(world, want(world, offset=2, last_fetched_epoch=2)))
+    assert within.diverging_epoch is not None
+
+
 @pytest.mark.parametrize("committed", [False, True])
 def test_a_refused_partition_has_no_aborted_transactions_and_an_unknown_one_has_an_empty_list(
     committed: bool,

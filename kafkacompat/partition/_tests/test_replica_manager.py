@@ -192,6 +192,24 @@ def test_lost_leadership_ends_the_wait() -> None:
     assert world.manager.log(T0) is None
 
 
+def test_a_leader_that_stays_leader_in_the_next_epoch_goes_on_waiting_for_replicas() -> None:
+    """As when a reassignment has removed a replica. A producer that is told otherwise repeats records that are in the log."""
+    replicas = partition_image(replicas=(1, 2))
+    world = LedPartitions(topic_image("t", {0: replicas}), brokers=[broker_image(1), broker_image(2)])
+    world.produce(acks=-1)
+    world.manager.follower_fetched(world.manager.by_name[T0], 2, 1)
+    deleted = world.manager.delete_records({T0: 1}, 60_000)
+    world.produce(acks=-1)
+    waiting = world.manager.when_replicated({T0: 2}, 60_000)
+    assert waiting is not None
+    world.publish(with_partitions(world.image, "t", {0: partition_image(replicas=(1, 2), epoch=1)}))
+    assert not waiting.done
+    assert not deleted.done
+    world.manager.follower_fetched(world.manager.by_name[T0], 2, 2, 1)
+    assert waiting.result() == {T0: ErrorCode.NONE}
+    assert deleted.result() == {T0: (ErrorCode.NONE, 1)}
+
+
 def test_who_waits_for_replicas_of_a_deleted_topic_is_told_that_it_is_unknown() -> None:
     replicas = partition_image(replicas=(1, 2))
     world = LedPartitions(topic_image("t", {0: replicas}), brokers=[broker_image(1), broker_image(2)])

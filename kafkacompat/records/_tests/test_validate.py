@@ -167,8 +167,10 @@ def test_a_producer_id_needs_a_sequence() -> None:
 def test_unknown_codecs(codec: int) -> None:
     batch = build_batch(records())
     struct.pack_into(">h", batch, 21, codec)
+    assert refusal(batch).code == ErrorCode.CORRUPT_MESSAGE, "it may have changed on the way"
     renew_crc(batch)
     assert refusal(batch).code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert refusal(batch, max_message_bytes=len(batch) - 1).code == ErrorCode.MESSAGE_TOO_LARGE
 
 
 @pytest.mark.parametrize("codec", range(1, len(compression.CODEC_NAMES)))
