@@ -105,17 +105,24 @@ class Limit:
 
     `async with limit:` raises Overloaded if too many wait. Whoever had to wait goes on in a later turn than the one before it."""
 
-    __slots__ = ("_free", "_waiting", "_waiting_max")
+    __slots__ = ("_active", "_active_max", "_waiting", "_waiting_max")
 
     def __init__(self, active_max: int, waiting_max: int | None = None) -> None:
         """`waiting_max`: None if what waits has a bound elsewhere."""
-        self._free = active_max
+        self._active = 0
+        self._active_max = active_max
         self._waiting_max = waiting_max
         self._waiting: deque[Deferred[None]] = deque()
 
+    def resize(self, active_max: int) -> None:
+        """Let so many be in progress from now on. Those beyond a lower number come to their end."""
+        if active_max != self._active_max:
+            self._active_max = active_max
+            self._let_in()
+
     async def __aenter__(self) -> None:
-        if self._free:
-            self._free -= 1
+        if self._active < self._active_max:
+            self._active += 1
             return
         if self._waiting_max is not None and len(self._waiting) >= self._waiting_max:
             raise Overloaded(f"{len(self._waiting)} wait for a place")
@@ -133,10 +140,13 @@ class Limit:
         self._give_back()
 
     def _give_back(self) -> None:
-        if self._waiting:
+        self._active -= 1
+        self._let_in()
+
+    def _let_in(self) -> None:
+        while self._waiting and self._active < self._active_max:
+            self._active += 1
             self._waiting.popleft().resolve(None)
-        else:
-            self._free += 1
 
 
 class Task(Deferred[T]):

@@ -396,6 +396,30 @@ def test_a_limit_gives_its_places_in_order_and_refuses_those_beyond(runner: Task
     assert runner.seen == [0, 1, 2, 0]
 
 
+def test_a_limit_that_grows_lets_in_at_once_and_one_that_shrinks_ends_nothing(runner: TaskRunner) -> None:
+    limit = Limit(1)
+    ends: list[Deferred[None]] = [Deferred() for _ in range(5)]
+
+    async def limited(number: int) -> None:
+        async with limit:
+            runner.seen.append(number)
+            await ends[number]
+
+    for number in range(5):
+        runner.tasks.start("limited", limited(number))
+    limit.resize(3)
+    runner.turn()
+    runner.turn()
+    assert runner.seen == [0, 1, 2]
+    limit.resize(1)
+    for number in (0, 1):
+        ends[number].resolve(None)
+        assert not runner.time.step()
+    ends[2].resolve(None)
+    runner.turn()
+    assert runner.seen == [0, 1, 2, 3]
+
+
 @pytest.mark.parametrize("has_a_place", [False, True])
 def test_whoever_is_cancelled_before_its_turn_leaves_the_place_to_the_next(
     runner: TaskRunner, has_a_place: bool

@@ -200,12 +200,6 @@ class ServerConfig:
                 return self._parsed(prefix, name)
         return self._values[name]
 
-    def of_listener_alone(self, listener: str, name: str) -> ConfigValue | None:
-        """The typed value of listener.name.<listener>.<name>. None if that is not set, whatever the node's value is."""
-        _require_of_listener(name)
-        prefix = listener_prefix(listener)
-        return self._parsed(prefix, name) if prefix + name in self.originals else None
-
     def _parsed(self, prefix: str, name: str) -> ConfigValue:
         full_name = prefix + name
         return parse_value(replace(broker_keys()[name], name=full_name), self.originals[full_name])

@@ -379,11 +379,16 @@ class Acceptors:
         event.set()
 
     async def _learn_overrides(self) -> None:
-        """Resolve the overrides. An unknown host leaves them unchanged."""
-        try:
-            await self._take_overrides()
-        except ConfigError as error:
-            _log.error("%s; the overrides stay as they were", error)
+        """Resolve the overrides. A name without an address leaves them unchanged, and is asked for again until it has one or
+        other overrides are set: a name server may be away for a moment."""
+        wanted = self.settings.max_connections_per_ip_overrides
+        while wanted is self.settings.max_connections_per_ip_overrides:
+            try:
+                await self._take_overrides()
+                return
+            except ConfigError as error:
+                _log.error("%s; the overrides stay as they were until it is known", error)
+            await trio.sleep(RETRY_S)
 
     async def _take_overrides(self) -> None:
         overrides = self.settings.max_connections_per_ip_overrides

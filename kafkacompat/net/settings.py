@@ -42,7 +42,7 @@ class NetworkSettings:
     sasl_server_max_receive_size: int = 512 * 1024
     """For frames of a client that is not authenticated yet."""
     listener_sasl_server_max_receive_size: Mapping[str, int] = field(default_factory=dict)
-    """listener.name.<name>.sasl.server.max.receive.size by listener name in capitals, in place of the node's."""
+    """By listener name in capitals: listener.name.<name>.sasl.server.max.receive.size, or the node's."""
     socket_send_buffer_bytes: int = 100 * 1024
     socket_send_buffer_grows: bool = True
     """Unless its size is set (send_buffer.py)."""
@@ -56,16 +56,18 @@ class NetworkSettings:
     max_connection_creation_rate: int = UNLIMITED
     """New connections per second."""
     listener_max_connection_creation_rate: Mapping[str, int] = field(default_factory=dict)
-    """listener.name.<name>.max.connection.creation.rate by listener name in capitals."""
+    """By listener name in capitals: listener.name.<name>.max.connection.creation.rate, or the node's. The protected listener
+    has this bound only."""
     quota_windows: int = 11
     quota_window_ms: int = 1000
     max_connections_per_ip: int = UNLIMITED
     max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
     """By textual address or host name. The server resolves names (resolving.py)."""
     listener_max_connections: Mapping[str, int] = field(default_factory=dict)
-    """listener.name.<name>.max.connections by listener name in upper case."""
+    """By listener name in upper case: listener.name.<name>.max.connections, or the node's."""
     protected_listener: str | None = None
-    """The inter-broker listener, if there are others: max.connections never blocks it."""
+    """The inter-broker listener, if the broker has others: the connections of those never block it. The controllers' do not
+    count, because they have a server of their own."""
     listeners_of_nodes: frozenset[str] = frozenset()
     """It and the controllers' listeners: their connections may use descriptors that clients do not get."""
 
@@ -96,16 +98,17 @@ class NetworkSettings:
                 config.get_string("max.connections.per.ip.overrides") or ""
             ),
             listener_max_connections=_of_listeners(config, "max.connections"),
-            protected_listener=config.inter_broker_listener_name if len(config.listeners()) > 1 else None,
+            protected_listener=config.inter_broker_listener_name
+            if len(config.broker_listeners()) > 1
+            else None,
             listeners_of_nodes=_listeners_of_nodes(config),
         )
 
 
 def _of_listeners(config: ServerConfig, setting: str) -> dict[str, int]:
-    """What is set for listeners themselves."""
+    """What holds for each listener by itself: its own value, or the node's."""
     values = {
-        each.listener_name: config.of_listener_alone(each.listener_name, setting)
-        for each in config.listeners()
+        each.listener_name: config.of_listener(each.listener_name, setting) for each in config.listeners()
     }
     return {name.upper(): value for name, value in values.items() if isinstance(value, int)}
 

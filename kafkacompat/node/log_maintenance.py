@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Protocol
 from kafkacompat.deferred import Deferred, when_all_done
 from kafkacompat.faults import report
 from kafkacompat.ports import LogRefused, passes
-from kafkacompat.tasks import in_turns, pause
+from kafkacompat.tasks import WakeUp, in_turns, pause
 
 if TYPE_CHECKING:
     from kafkacompat.config import ServerConfig
@@ -348,10 +348,15 @@ class BackgroundCleaning:
         self._checkpoints = SerialExecutor(tasks, workers.files)
         self._active = 0
         self._looks_on = False
+        self._wake_up = WakeUp(tasks)
         self._stopped: Deferred[None] | None = None
 
     def start(self) -> None:
         self._tasks.start("selecting logs to clean", self._look())
+
+    def look_soon(self) -> None:
+        """Look for work with the settings in force: the wait since the last look may be one of hours."""
+        self._wake_up.call()
 
     def _checkpoint_soon(self) -> None:
         if self._stopped is None:
@@ -369,7 +374,7 @@ class BackgroundCleaning:
         while self._stopped is None:
             self._fill()
             self._checkpoint_soon()
-            await self._tasks.sleep(max(self._dynamic.get_int("log.cleaner.backoff.ms"), 1))
+            await self._wake_up.wait(max(self._dynamic.get_int("log.cleaner.backoff.ms"), 1))
 
     def _fill(self) -> None:
         """Start cleanings while threads are free and logs are dirty."""

@@ -92,13 +92,16 @@ class ReplicaFetcherManager:
         self._hosted: HostedPartitions | None = None
         self._brokers: Mapping[int, BrokerRegistration] | None = None
         """Those of the last image."""
+        self._count = settings.get_int("num.replica.fetchers")
+        """Of the last image."""
         self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
         """By (leader, index)."""
         self._fetcher_of: dict[Key, ReplicaFetcher] = {}
         self._without_address: dict[Key, Partition] = {}
         """Partitions whose leader's address is not known yet."""
         self._to_rehome: dict[Partition, None] = {}
-        """Partitions whose leader's address has changed or become known. They are handled one after another."""
+        """Partitions whose leader's address has changed or become known, and all if the number of fetchers has changed. They
+        are handled one after another."""
         self._is_rehoming = False
         self._alters: AlterPartitionManager | None = None
         self.isr_changes = IsrChanges()
@@ -138,21 +141,23 @@ class ReplicaFetcherManager:
     # Roles
 
     def on_image(self, new: MetadataImage) -> None:
-        """Take over new addresses of brokers."""
-        if self._closed or new.brokers is self._brokers:
+        """Take over new addresses of brokers, and another num.replica.fetchers."""
+        count = self._settings.get_int("num.replica.fetchers")
+        if self._closed or (new.brokers is self._brokers and count == self._count):
             return
         self._brokers = new.brokers
         moved = [
             fetcher
             for fetcher in self._fetchers.values()
-            if self._address_of(fetcher.leader_id) != fetcher.address
+            if count != self._count or self._address_of(fetcher.leader_id) != fetcher.address
         ]
+        self._count = count
         for fetcher in moved:
             self._to_rehome.update(dict.fromkeys(fetcher.cores()))
         self._to_rehome.update(dict.fromkeys(self._without_address.values()))
         if self._to_rehome and not self._is_rehoming:
             self._is_rehoming = True
-            self._services.start_or_halt("following leaders at new addresses", self._rehome())
+            self._services.start_or_halt("following leaders anew", self._rehome())
 
     async def _rehome(self) -> None:
         """Partitions that were removed meanwhile are skipped."""
@@ -202,8 +207,7 @@ class ReplicaFetcherManager:
 
     def _fetcher_for(self, core: Partition, address: tuple[str, int]) -> ReplicaFetcher:
         name = core.topic_partition
-        count = self._settings.get_int("num.replica.fetchers")
-        index = (31 * java_string_hash(name.topic) + name.partition) % count
+        index = (31 * java_string_hash(name.topic) + name.partition) % self._count
         fetcher = self._fetchers.get((core.leader, index))
         if fetcher is not None and fetcher.address == address:
             return fetcher

@@ -96,8 +96,15 @@ class Core(Protocol):
     log: Any
 
 
+COPIERS = "remote.log.manager.copier.thread.pool.size"
+DELETERS = "remote.log.manager.expiration.thread.pool.size"
+READERS = "remote.log.reader.threads"
+FOLLOWERS = "remote.log.manager.follower.thread.pool.size"
+
+
 class Settings(Protocol):
-    """The settings in force. Quotas may change while the node runs, the other settings are those of its start."""
+    """The settings in force. Quotas and sizes of thread pools may change while the node runs, the other settings are those of
+    its start."""
 
     def get_int(self, name: str) -> int: ...
 
@@ -203,13 +210,12 @@ class RemoteLogManager:
         self._interval_ms = settings.get_int("remote.log.manager.task.interval.ms")
         self._backoff_ms = settings.get_int("remote.log.manager.task.retry.backoff.ms")
         self._custom_metadata_max_bytes = settings.get_int("remote.log.metadata.custom.metadata.max.bytes")
-        self._copies = Limit(settings.get_int("remote.log.manager.copier.thread.pool.size"))
-        self._deletions = Limit(settings.get_int("remote.log.manager.expiration.thread.pool.size"))
+        self._copies = Limit(settings.get_int(COPIERS))
+        self._deletions = Limit(settings.get_int(DELETERS))
         self._reads = Limit(
-            settings.get_int("remote.log.reader.threads"),
-            settings.get_int("remote.log.reader.max.pending.tasks"),
+            settings.get_int(READERS), settings.get_int("remote.log.reader.max.pending.tasks")
         )
-        self._follower_states = Limit(settings.get_int("remote.log.manager.follower.thread.pool.size"))
+        self._follower_states = Limit(settings.get_int(FOLLOWERS))
         """Consumers that read much must not keep a follower out of the in-sync replicas."""
         self._copy_quota = RLMQuotaManager(
             settings.get_int("remote.log.manager.copy.max.bytes.per.second"),
@@ -374,6 +380,16 @@ class RemoteLogManager:
             except Exception as error:
                 _report_unexpected(f"the remote log of {tiered.id}", error)
             await self._tasks.sleep(delay_ms)
+
+    def on_image(self) -> None:
+        """Take over other sizes of thread pools."""
+        for limit, name in (
+            (self._copies, COPIERS),
+            (self._deletions, DELETERS),
+            (self._reads, READERS),
+            (self._follower_states, FOLLOWERS),
+        ):
+            limit.resize(self._settings.get_int(name))
 
     def close(self) -> None:
         """Ends all loops. Calls of the store that are in progress end by themselves."""

@@ -248,6 +248,12 @@ class BrokerLogs:
         """The directories with which the broker registers. Directories that failed while the logs were loaded are left out."""
         return tuple(each.directory_id for each in self.manager.directories if each.online)
 
+    def follow_settings(self, config: ServerConfig) -> None:
+        """Apply changed settings that are not read where they are used."""
+        self.cordon(config)
+        if self._cleaning is not None:
+            self._cleaning.look_soon()
+
     def cordon(self, config: ServerConfig) -> None:
         """Apply cordoned.log.dirs."""
         names = {

@@ -441,7 +441,7 @@ class BrokerServer:
     def _follow_settings(self, config: ServerConfig) -> None:
         """Apply changed settings. Bounds on connections change at once. Other dynamic settings are read where they are used."""
         assert self._server is not None
-        self.broker_logs.cordon(config)
+        self.broker_logs.follow_settings(config)
         self._server.take_settings(config)
 
 

@@ -96,6 +96,7 @@ class RemoteStorage:
 
     def on_image(self) -> None:
         self.metadata.on_image()
+        self.manager.on_image()
 
     def stop(self) -> None:
         self.manager.close()

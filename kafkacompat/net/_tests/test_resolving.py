@@ -13,7 +13,7 @@ import trio
 import trio.testing
 
 from kafkacompat.config import ConfigError, EndPoint
-from kafkacompat.net import resolving
+from kafkacompat.net import acceptors, resolving
 from kafkacompat.net._tests.helpers import (
     DEADLINE_S,
     ScriptedDispatcher,
@@ -101,6 +101,20 @@ async def test_an_unknown_host_leaves_the_overrides_and_takes_the_other_bounds(
         assert SLOW in caplog.messages[0]
         assert server.acceptors.counts.settings.max_connections == 5
         assert server.acceptors.counts.settings.max_connections_per_ip_overrides == {"10.0.0.1": 7}
+
+
+async def test_overrides_of_a_host_that_is_unknown_for_a_moment_count_later(
+    resolver: Resolver, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acceptors, "RETRY_S", 0)
+    resolver.gate.set()
+    resolver.answer = ""
+    async with serving(ScriptedDispatcher()) as server:
+        server.update_settings(replace(server.settings, max_connections_per_ip_overrides={SLOW: 1}))
+        await until(lambda: bool(caplog.messages))
+        resolver.answer = "127.0.0.1"
+        await until(lambda: bool(server.acceptors.counts.settings.max_connections_per_ip_overrides))
+        assert server.acceptors.counts.settings.max_connections_per_ip_overrides == {"127.0.0.1": 1}
 
 
 async def test_a_text_that_names_no_host_leaves_the_overrides(caplog: pytest.LogCaptureFixture) -> None:

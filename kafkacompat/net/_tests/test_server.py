@@ -35,6 +35,7 @@ from kafkacompat.net.resolving import overrides_by_address
 from kafkacompat.net.runtime import SystemClock
 from kafkacompat.net.server import Server
 from kafkacompat.net.settings import (
+    UNLIMITED,
     Admission,
     ConnectionCounts,
     NetworkSettings,
@@ -371,12 +372,46 @@ def test_settings_come_from_the_nodes_configuration() -> None:
         connections_max_idle_ms=1234,
         max_connections_per_ip_overrides={"127.0.0.1": 5},
         max_connections=99,
-        listener_max_connections={"PLAINTEXT": 9},
-        listener_max_connection_creation_rate={"CONTROLLER": 7},
-        listener_sasl_server_max_receive_size={"CONTROLLER": 4096},
-        protected_listener="PLAINTEXT",
+        listener_max_connections={"PLAINTEXT": 9, "CONTROLLER": 99},
+        listener_max_connection_creation_rate={"PLAINTEXT": UNLIMITED, "CONTROLLER": 7},
+        listener_sasl_server_max_receive_size={"PLAINTEXT": 524_288, "CONTROLLER": 4096},
         listeners_of_nodes=frozenset({"CONTROLLER"}),
     )
+
+
+BROKER_AND_CONTROLLER = {"max.connections": "1", "max.connection.creation.rate": "3"}
+TWO_FOR_BROKERS = {
+    **BROKER_AND_CONTROLLER,
+    "listeners": "PLAINTEXT://localhost:9092,OUTER://localhost:9094,CONTROLLER://localhost:9093",
+    "advertised.listeners": "PLAINTEXT://localhost:9092,OUTER://localhost:9094,CONTROLLER://localhost:9093",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OUTER:PLAINTEXT,CONTROLLER:PLAINTEXT",
+}
+
+
+def settings_of(changes: dict[str, str]) -> NetworkSettings:
+    return NetworkSettings.from_config(ServerConfig.from_properties({**defaults_without_file(), **changes}))
+
+
+def test_the_only_listener_of_a_broker_that_is_also_a_controller_is_not_protected() -> None:
+    settings = settings_of(BROKER_AND_CONTROLLER)
+    counts = ConnectionCounts(settings)
+    assert settings.protected_listener is None
+    assert counts.admit("PLAINTEXT", "a") is Admission.ADMITTED
+    assert not counts.may_accept("PLAINTEXT")
+
+
+def test_a_protected_listener_has_the_nodes_bounds_for_itself_unless_it_has_its_own() -> None:
+    settings = settings_of(TWO_FOR_BROKERS)
+    counts = ConnectionCounts(settings)
+    assert settings.protected_listener == "PLAINTEXT"
+    assert settings.listener_max_connection_creation_rate["PLAINTEXT"] == 3
+    counts.admit("OUTER", "a")
+    assert counts.may_accept("PLAINTEXT")
+    counts.admit("PLAINTEXT", "b")
+    assert not counts.may_accept("PLAINTEXT")
+    own = settings_of(TWO_FOR_BROKERS | {"listener.name.plaintext.max.connections": "2"})
+    counts.settings = own
+    assert counts.may_accept("PLAINTEXT")
 
 
 @pytest.mark.parametrize("size", [102_400, -1])

@@ -10,9 +10,10 @@ import pytest
 from conftest import Faults
 from kafkacompat._tests.doubles import START_MS
 from kafkacompat.config import ServerConfig, defaults_without_file
+from kafkacompat.controller.image import MetadataImage
 from kafkacompat.node._tests.test_periodic import Machinery, Plan
 from kafkacompat.node.log_maintenance import LOOK_ON_MS, BackgroundCleaning
-from kafkacompat.node.settings import NodeSettings
+from kafkacompat.node.settings import BROKER, NodeSettings
 from kafkacompat.ports import WorkerPools
 from kafkacompat.tasks import Tasks
 
@@ -108,6 +109,25 @@ def test_one_cleaning_follows_the_other_and_a_backoff_the_last() -> None:
     assert cleaner.asked_at[-1:] == cleaner.asked_at[cleaner.asked_at.index(1000) :], (
         "once when there is nothing"
     )
+
+
+def test_a_changed_backoff_does_not_wait_for_the_end_of_the_former_one() -> None:
+    step = Step(1)
+    work, machinery, cleaner, _ = make([], log_cleaner_backoff_ms=str(2**63 - 1))
+    settings: Any = work._dynamic
+    work.start()
+    machinery.advance(500)
+    cleaner.steps.append(step)
+    changed = {(BROKER, ""): {"log.cleaner.backoff.ms": "300"}}
+    settings.on_image(MetadataImage(), MetadataImage(configs=changed))
+    work.look_soon()
+    assert step.runs == 1
+    cleaner.asked_at.clear()
+    machinery.advance(300)
+    assert cleaner.asked_at == [800]
+    work.stop()
+    work.look_soon()
+    assert cleaner.asked_at == [800]
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])

@@ -536,6 +536,21 @@ def test_partitions_whose_leader_has_another_address_are_followed_there_a_few_at
     assert len([core for each in follower.replication._fetchers.values() for core in each.cores()]) == 40
 
 
+def test_another_number_of_fetchers_holds_for_the_partitions_that_are_followed_already() -> None:
+    cluster = Cluster((1, 2), partitions=8)
+    cluster.settle()
+    follower = cluster.nodes[2]
+    for count in (4, 2):
+        cluster.settings["num.replica.fetchers"] = count
+        follower.take_image(replace(follower.image, offset=100 + count))
+        cluster.settle()
+        fetchers = follower.replication._fetchers
+        assert sorted(fetchers) == [(1, index) for index in range(count)]
+        assert [len(each.cores()) for each in fetchers.values()] == [8 // count] * count
+        for index in range(8):
+            assert produced(cluster, b"a", index) is ErrorCode.NONE
+
+
 def test_partitions_whose_leader_has_no_address_wait_for_an_image_with_other_brokers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

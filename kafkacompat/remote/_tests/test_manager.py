@@ -1024,6 +1024,39 @@ def test_reads_beyond_the_pending_tasks_are_refused() -> None:
     assert all(each.done for each in reads)
 
 
+@pytest.mark.parametrize(
+    ("name", "limit"),
+    [
+        ("remote.log.manager.copier.thread.pool.size", "_copies"),
+        ("remote.log.manager.expiration.thread.pool.size", "_deletions"),
+        ("remote.log.reader.threads", "_reads"),
+        ("remote.log.manager.follower.thread.pool.size", "_follower_states"),
+    ],
+)
+def test_another_size_of_a_thread_pool_holds_with_the_next_image(name: str, limit: str) -> None:
+    tier = Tier(**{name: "1"})
+    tasks, end = tier.manager._tasks, Deferred[None]()
+    begun: list[str] = []
+
+    async def work() -> None:
+        async with getattr(tier.manager, limit):
+            begun.append(name)
+            await end
+
+    for _ in range(3):
+        tasks.start("a job", work())
+    tier.settle()
+    assert len(begun) == 1
+    settings: Any = tier.manager._settings
+    tier.manager._settings = settings.with_overrides([{name: "2"}])[0]
+    tier.manager.on_image()
+    tier.settle()
+    assert len(begun) == 2
+    end.resolve(None)
+    tier.settle()
+    assert len(begun) == 3
+
+
 def test_a_follower_does_not_wait_for_the_reads_of_consumers() -> None:
     tier = tiered()
     tier.manager._reads = Limit(0, 0)

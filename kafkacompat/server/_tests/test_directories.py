@@ -166,6 +166,15 @@ def test_cordoned_directories(tmp_path: Path) -> None:
     assert broker_disks.life.cordoned == tuple(sorted(broker_disks.ids))
 
 
+def test_changed_settings_cordon_and_let_the_cleaner_look_at_once(tmp_path: Path) -> None:
+    broker_disks = BrokerDisks(formatted(config_of(tmp_path)))
+    looks: list[bool] = []
+    broker_disks.logs._cleaning = cast(Any, SimpleNamespace(look_soon=lambda: looks.append(True)))
+    broker_disks.logs.follow_settings(config_of(tmp_path, **{"cordoned.log.dirs": "*"}))
+    assert broker_disks.life.cordoned == tuple(sorted(broker_disks.ids))
+    assert looks == [True]
+
+
 def test_a_directory_that_cannot_be_read_is_offline_from_the_start(tmp_path: Path) -> None:
     config = formatted(config_of(tmp_path))
     (tmp_path / "c").rename(tmp_path / "aside")
