@@ -44,6 +44,7 @@ from kafkacompat.coordinator.partition_writer import ShardLog
 from kafkacompat.dataclass import dataclass
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import forget_locals, report
+from kafkacompat.ports import passes
 from kafkacompat.records.batch import NO_SEQUENCE
 from kafkacompat.tasks import at_once as in_one_step
 from kafkacompat.tasks import in_turns, pause
@@ -279,6 +280,7 @@ class Shard:
         "_log",
         "_make_machine",
         "_on_active",
+        "_on_out_of_step",
         "_operations",
         "_services",
         "_settings",
@@ -303,8 +305,10 @@ class Shard:
         make_machine: Callable[[ShardTimers], Machine[Any]],
         on_active: Callable[[Shard], None] | None = None,
         load_times: RecentTimes | None = None,
+        on_out_of_step: Callable[[Shard], None] | None = None,
     ) -> None:
-        """`large`: whoever may have a large body in memory, of all shards of a coordinator."""
+        """`large`: whoever may have a large body in memory, of all shards of a coordinator. `on_out_of_step` closes the shard, and
+        has another load what is in the log."""
         self.partition = partition
         self.epoch = epoch
         self.state = ShardState.INITIAL
@@ -324,6 +328,7 @@ class Shard:
         self.timers = ShardTimers(services.clock, services.timers, self._run_timer)
         self.machine = make_machine(self.timers)
         self._on_active = on_active
+        self._on_out_of_step = on_out_of_step
         self.large = large
         self.loader: Loader | None = None
         """While it loads."""
@@ -521,11 +526,17 @@ class Shard:
             if error is not ErrorCode.NONE:
                 return error, offset, None
             ending = self.machine.replay_end_transaction(producer_id, epoch, committed, offset)
-            return error, offset, None if next(ending, None) is None else ending
+            try:
+                is_long = next(ending, None) is not None
+            except Exception as failure:
+                if not self._has_left(failure):
+                    raise
+                is_long = False  # the marker counts, since whoever loads it carries it out
+            return error, offset, ending if is_long else None
 
         error, offset, rest = self._operations.exclusively(append)
         if rest is not None:
-            self._ending = self._tasks.start("ending a large transaction", _go_on(rest))
+            self._ending = self._tasks.start("ending a large transaction", self._go_on(rest))
             self._operations.wait_for(self._ending)
         pending = None if error is not ErrorCode.NONE else self._log.when_committed(offset + 1)
         return Deferred.of(error) if pending is None else pending
@@ -640,10 +651,33 @@ class Shard:
         elif result.replay:
             try:
                 self._replay(result, first_offset, -1 if owner is None else owner.producer_id)
-            except Exception:
+            except Exception as failure:
                 self._send(result.replies)  # nobody else would
+                if self._has_left(failure):
+                    raise OperationRefused(ErrorCode.NOT_COORDINATOR) from failure
                 raise
         return error, end_offset
+
+    async def _go_on(self, rest: Work[None]) -> None:
+        try:
+            await pause()
+            await in_turns(rest)
+        except Exception as failure:
+            if not self._has_left(failure):
+                raise
+
+    def _has_left(self, failure: Exception) -> bool:
+        """Whether the shard is closed, because the log has what its state could not take for want of memory. As where a log and
+        a state of Kafka differ, the partition is loaded anew, and clients come back. A bug would fail the load as well."""
+        if self._on_out_of_step is None or not passes(failure):
+            return False
+        logger.error(
+            "coordinator partition %d is loaded anew: what was written could not be applied (%r)",
+            self.partition,
+            failure,
+        )
+        self._on_out_of_step(self)
+        return True
 
     def _replay(self, result: CoordinatorResult[Any, Any], offset: int, producer_id: int) -> None:
         for record in result.records:
@@ -736,11 +770,6 @@ def _nothing() -> Deferred[None]:
 
 async def _unload(unloading: Work[None]) -> None:
     await in_turns(unloading)
-
-
-async def _go_on(rest: Work[None]) -> None:
-    await pause()
-    await in_turns(rest)
 
 
 def _unloading(machine: Machine[Any], timers: ShardTimers, now_ms: int | None) -> Work[None]:

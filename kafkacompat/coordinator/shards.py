@@ -196,7 +196,17 @@ class Shards:
             partial(self._make_machine, partition, epoch),
             self._on_active,
             self.load_times,
+            self._replace,
         )
+
+    def _replace(self, shard: Shard) -> None:
+        """Load the partition anew in another shard. Nobody may go on with the state of this one."""
+        if self._by_partition.get(shard.partition) is not shard:
+            return
+        other = self._by_partition[shard.partition] = self._make_shard(shard.partition, shard.epoch)
+        shard.close()
+        if other.state is _INITIAL:
+            other.start()
 
 
 T = TypeVar("T")

@@ -665,9 +665,11 @@ async def _heartbeat_in_parts(
     shard: Shard, request: ConsumerGroupHeartbeatRequest, caller: HeartbeatCaller, names: Sequence[str]
 ) -> ConsumerGroupHeartbeatResponse:
     """A member that is alone gets the partitions of all its topics at once, so its joining is written in parts. Others are assigned
-    beside the requests anyway. Raises OperationRefused."""
+    beside the requests anyway. Each part waits for its turn, since it looks for what the one before has written. Raises
+    OperationRefused."""
     env = machine_of(shard).env
     await in_turns(hash_topics(env, names))
+    await shard.when_free()
     group = env.groups.get(request.group_id)
     is_alone = group is None or (isinstance(group, ConsumerGroup) and not group.members)
     # Each part repeats the request. A static member that joined would be refused, as its own twin.
@@ -683,6 +685,7 @@ async def _heartbeat_in_parts(
             if written.done:
                 written.result()
             await pause()
+            await shard.when_free()
         _require_member(shard, request)
     return await shard.write(
         lambda now_ms: consumer_group_heartbeat(machine_of(shard).env, request, caller, now_ms)

@@ -600,7 +600,7 @@ def maybe_bump_group_epoch(
 
 
 RETRY_MS = 500
-"""A fencing that the log refuses is tried again after this time."""
+"""A fencing that the log refuses, or for which there is no memory, is tried again after this time, as in Kafka."""
 
 
 def session_timeout_ms(env: Environment, group: ModernGroup[Any, Any]) -> int:
@@ -675,7 +675,11 @@ class _Fencing:
         member = group.members.get(member_id) if isinstance(group, ModernGroup) else None
         if member is None or self._epoch not in (None, member.member_epoch):
             return nothing()
-        result = env.fence(group, [member], now_ms)
+        try:
+            result = env.fence(group, [member], now_ms)
+        except Exception:
+            env.timers.schedule(self._key, RETRY_MS, self)
+            raise
         undo = result.refused
 
         def refused() -> None:

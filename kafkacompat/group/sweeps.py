@@ -176,11 +176,13 @@ class GroupSweeps:
         return self._tasks.run("the deletion of a group", self._delete_dead_group(shard, group))
 
     async def _delete_dead_group(self, shard: Shard, group: Group) -> None:
-        """What the log has not refused when the last tombstone is written may still not be committed."""
+        """What the log has not refused when the last tombstone is written may still not be committed. Each stretch is written in
+        its turn, so that a refusal is known before the next one."""
         machine = machine_of(shard)
         written: Deferred[None] | None = None
         try:
             for stretch in stretches(places_of_group(machine, group.group_id)):
+                await shard.when_free()
                 for batch in batches(deletion_records(machine, stretch)):
                     written = self._write_batch(shard, batch)
                     if written.done:

@@ -31,14 +31,15 @@ from kafkacompat.coordinator.loading import RECORD_COST
 from kafkacompat.coordinator.shard import REPLIES_AT_ONCE, REPLY_COST, ShardState
 from kafkacompat.coordinator.shards import STRETCH
 from kafkacompat.group import consumer_protocol as subscriptions
-from kafkacompat.group import group_metadata_manager
+from kafkacompat.group import group_coordinator, group_metadata_manager
+from kafkacompat.group._tests.members import heartbeat as consumer_heartbeat
 from kafkacompat.group._tests.test_offsets import OFFSET_DELETE, describe
 from kafkacompat.group._tests.test_transactional_offsets import EPOCH, PRODUCER_ID, Verifier
 from kafkacompat.group.classic.classic_group import ClassicGroupMember, ClassicGroupState
 from kafkacompat.group.consumer_protocol import DISTINCT_TOPICS_MAX, MalformedSubscription, topics_of_all
 from kafkacompat.group.describe import LOWERED_A_STEP, TOLD_COST
 from kafkacompat.group.group_metadata_manager import GroupMetadataManager, machine_of
-from kafkacompat.group.offset_metadata_manager import MOVE_COST
+from kafkacompat.group.offset_metadata_manager import MOVE_COST, OffsetMetadataManager
 from kafkacompat.group.records import OffsetRecord
 from kafkacompat.group.sweeps import BATCH_BYTES_MAX, batches
 from kafkacompat.ids import OFFSETS_TOPIC
@@ -450,6 +451,66 @@ def test_a_heartbeat_before_the_end_of_the_session_counts_although_a_large_trans
     assert beat(world, member_id, 1, group="old") == E.UNKNOWN_MEMBER_ID
 
 
+def test_a_lone_member_of_many_topics_joins_in_parts_while_a_large_transaction_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each part waits for its turn, and the next one looks for what it has written."""
+    monkeypatch.setattr(group_coordinator, "HASHED_AT_ONCE", 1)
+    monkeypatch.setattr(group_coordinator, "JOINS_AT_ONCE", 2)
+    world = in_large_transaction()
+    names = [f"many-{number}" for number in range(5)]
+    world.publish([*world.image.topics.values(), *[topic_image(name, 2) for name in names]])
+    end_transaction(world)
+    member = {"group_id": "many", "member_id": "m", "rebalance_timeout_ms": 60_000, "topic_partitions": []}
+    joins = consumer_heartbeat(world, subscribed_topic_names=names, **member)
+    list(steps_of(world))
+    answer = joins.result()
+    assert (answer.error_code, answer.error_message) == (E.NONE, None)
+    assert len(answer.assignment.topic_partitions) == len(names)
+
+
+def lacks_memory(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+    """The offset of this number cannot be kept, once."""
+    kept = OffsetMetadataManager._commit
+    left = [at]
+
+    def keep(*arguments: Any) -> None:
+        left[0] -= 1
+        if not left[0]:
+            raise MemoryError
+        kept(*arguments)
+
+    monkeypatch.setattr(OffsetMetadataManager, "_commit", keep)
+
+
+@pytest.mark.parametrize("at", [1, 1_000], ids=["in its turn", "in a later turn"])
+def test_a_transaction_whose_end_lacks_memory_ends_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    """Its partition is loaded anew, where the marker is."""
+    world = in_large_transaction()
+    lacks_memory(monkeypatch, at)
+    end_transaction(world)
+    waits = commit(world, 8, group="g0")
+    list(steps_of(world))
+    code = waits.result().topics[0].partitions[0].error_code if at > 1 else waits
+    assert code in (E.NOT_COORDINATOR, E.COORDINATOR_LOAD_IN_PROGRESS)  # clients come back
+    assert pending_of(world) == 0
+    assert machine(world).offsets.count == 3 * LARGE
+    assert fetch(world, group="g2", stable=True).committed_offset == 7
+    assert commit(world, 8, group="g0") == E.NONE
+
+
+def test_a_commit_that_is_written_and_cannot_be_kept_for_want_of_memory_is_told_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = in_large_transaction()
+    lacks_memory(monkeypatch, 1)
+    assert commit(world, 1, group="other") == E.NOT_COORDINATOR
+    list(steps_of(world))
+    assert fetch(world, group="other").committed_offset == 1
+
+
 @pytest.mark.parametrize("refused_at", [0, 2], ids=["from the beginning", "half way"])
 def test_offsets_of_deleted_topics_that_the_log_did_not_let_go_go_later(refused_at: int) -> None:
     world = stored(3_000)
@@ -614,6 +675,22 @@ def test_a_deletion_that_the_log_refuses_half_way_leaves_the_group() -> None:
     world.partitions.refusal = None
     assert [each.group_state for each in describe(world, "g0")] == ["Empty"]
     assert commit(world, 5, group="g0") == E.NONE
+
+
+def test_a_deletion_whose_part_the_log_refuses_after_a_large_transaction_leaves_the_group() -> None:
+    """The part has waited for the end of the transaction, and the log takes the other parts."""
+    world = stored(3_000)
+    world.publish([*world.image.topics.values(), topic_image("v", 300)])
+    commit_in_transaction(world, "g1", "v", 300)
+    waiting = world.call(DELETE, DeleteGroupsRequest(groups_names=["g0"]), 2)
+    end_transaction(world)
+    world.time.step()
+    world.partitions.refusal = E.NOT_ENOUGH_REPLICAS
+    world.time.step()
+    world.partitions.refusal = None
+    list(steps_of(world))
+    assert [each.error_code for each in waiting.result().results] == [E.COORDINATOR_NOT_AVAILABLE]
+    assert [each.group_state for each in describe(world, "g0")] == ["Empty"]
 
 
 def test_a_deletion_ends_with_its_coordinator() -> None:

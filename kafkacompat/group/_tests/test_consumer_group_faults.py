@@ -17,7 +17,7 @@ from kafkacompat.coordinator.core import CoordinatorResult, LoadFailure
 from kafkacompat.group import consumer_protocol
 from kafkacompat.group import records as group_records
 from kafkacompat.group._tests.members import Member, described, member_of
-from kafkacompat.group.consumer import classic_members, regular_expressions
+from kafkacompat.group.consumer import classic_members, membership, regular_expressions
 from kafkacompat.group.consumer.consumer_group import ConsumerGroup
 from kafkacompat.group.consumer.consumer_group_member import ConsumerGroupMember
 from kafkacompat.group.environment import GroupSettings
@@ -225,6 +225,47 @@ def test_a_classic_member_whose_join_is_not_committed_in_time_expires(world: Lea
         one.beat()
     assert [each.member_id for each in described(world)[0].members] == ["one"]
     assert one.partitions == {("t", 0), ("t", 1), ("t", 2)}
+
+
+def without_memory_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next member that is removed cannot be: the rest of its group's topics cannot be hashed."""
+    hashed = membership.metadata_hash
+
+    def fail(env: Any, names: Any) -> int:
+        monkeypatch.setattr(membership, "metadata_hash", hashed)
+        raise MemoryError
+
+    monkeypatch.setattr(membership, "metadata_hash", fail)
+
+
+def test_a_member_whose_session_ends_while_there_is_no_memory_goes_later(
+    world: LeadingCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, dead = Member(world, "one", "t"), Member(world, "dead", "t")
+    one.join()
+    dead.join()
+    without_memory_once(monkeypatch)
+    world.time.advance(30_000)
+    one.beat()
+    with pytest.raises(MemoryError):
+        world.time.advance(15_000)
+    world.time.advance(1_000)
+    assert [each.member_id for each in described(world)[0].members] == ["one"]
+
+
+def test_a_member_that_cannot_leave_for_want_of_memory_goes_when_its_session_ends(
+    world: LeadingCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, dead = Member(world, "one", "t"), Member(world, "dead", "t")
+    one.join()
+    dead.join()
+    without_memory_once(monkeypatch)
+    with pytest.raises(MemoryError):
+        dead.leave()
+    world.time.advance(30_000)
+    one.beat()
+    world.time.advance(15_000)
+    assert [each.member_id for each in described(world)[0].members] == ["one"]
 
 
 def test_the_members_of_a_loaded_group_are_taken_up_in_short_steps(world: LeadingCoordinator) -> None:

@@ -208,7 +208,6 @@ def fence_members(
     records: list[GroupRecord] = []
     for member in members:
         records += consumer_member_tombstones(group_id, member.member_id)
-        cancel_timers(env, group_id, member.member_id)
     topics = SubscribedTopics(group)
     subscribers = dict(group.regexes)
     for member in members:
@@ -225,5 +224,7 @@ def fence_members(
     if len(group.members) == len(gone):
         # Nothing is left to assign, so the assignment of an empty group is that of its epoch.
         records.append(consumer_target_epoch_record(group_id, group_epoch, 0))
-    # Members that stay because the log takes no records must not stay for ever.
+    # Members that stay, because there was no memory until here or the log takes no records, must not stay for ever.
+    for member in members:
+        cancel_timers(env, group_id, member.member_id)
     return CoordinatorResult(tuple(records), None, refused=lambda: take_up(env, group, members))
