@@ -23,6 +23,7 @@ from kafkacompat.pipeline.manifest import (
     decode,
     difference,
     encode,
+    topics_left_out,
     topics_made_anew,
     upgrade,
 )
@@ -152,7 +153,7 @@ def require_same_run(
     topics.
 
     A new checkpoint gets this manifest. With `--ignore-data-loss`, a topic that was deleted and created again is
-    accepted.
+    accepted, and that one of the checkpoint is not read any more.
     """
     kept = require_same_job(session, now, options)
     if kept is None:
@@ -164,6 +165,16 @@ def require_same_run(
     else:
         if (upgraded := upgrade(kept, now)) is not None:
             say(f"checkpoint {options.checkpoint} of job {now.job}: {upgraded}")
+        left_out = topics_left_out(kept, now)
+        if left_out and options.fail_on_data_loss:
+            # Spark plans a batch without them, fails, and repeats this batch whatever the next run reads.
+            raise PipelineFailed(
+                f"checkpoint {options.checkpoint} of job {now.job} has offsets of topics that this run does not read: "
+                f"{', '.join(left_out)}. Read them too, use --ignore-data-loss to go on without them, or empty folders for "
+                "--checkpoint and --output"
+            )
+        if left_out:
+            say(f"topics {', '.join(left_out)} are not read any more")
         anew = topics_made_anew(kept, now)
         if anew and options.fail_on_data_loss:
             raise PipelineFailed(

@@ -51,7 +51,7 @@ def declare(
             raise JobProblem(f"job {job.name}: leave_out has {name}, which is none of its sinks")
     left_out = {sink.name for sink in job.sinks if sink.name in leave_out}
     for query in declarable(job, left_out):
-        frame = query.build(source(spark, query, options), options)
+        frame = query.build(source(spark, job.for_run(query, options), options), options)
         name = dataset_of(query)
         if query.table is not None:
             # Without folders: the writer of a pipeline makes none, and readers of a table with partition columns look there.

@@ -179,6 +179,10 @@ class Job:
         """The topics that it reads in a run."""
         return self.inputs if self.reads is None else self.reads(options)
 
+    def for_run(self, query: Query, options: RunOptions) -> Query:
+        """A query of it with the topics that it reads in a run: those of the job, unless it is one of some inputs alone."""
+        return replace(query, reads=self.inputs_of(options)) if query.reads == self.inputs else query
+
     def query(self, name: str) -> Query:
         """The query of this name. KeyError."""
         return {query.name: query for query in self.queries}[name]
@@ -228,9 +232,12 @@ class Job:
         for name, kind in _NEEDED.items() if self.fields else ():
             if kinds.get(name) is not kind:
                 yield f"the fields have no {name} of Kind.{kind.name}, which every event needs"
-        if len(kinds) < len(self.fields):
+        # Spark's columns are the same in capitals.
+        if len({name.lower() for name in kinds}) < len(self.fields):
             yield "two fields have the same name"
         for field in self.fields:
+            if not field.name or {*".`"} & {*field.name}:
+                yield f"the name of field {field.name!r} is no name of a column: give it another, and this one as its path"
             if field.topic is not None and field.topic not in self.inputs:
                 yield f"field {field.name} is of topic {field.topic}, which is none of its inputs"
             if field.name.lower() in OWN_COLUMNS:
@@ -251,6 +258,9 @@ class Job:
                 yield f"the setting {setting} is none of {', '.join(OPTIONS)}"
         for sink in self.sinks:
             mark = {Table: "/", Topic: "."}.get(type(sink), "-")
+            for topic in sink.reads if isinstance(sink, Query) else ():
+                if topic not in self.inputs:
+                    yield f"query {sink.name} reads topic {topic}, which is none of its inputs"
             beginning, _, rest = sink.name.partition(mark)
             if beginning != self.name or _SINK.fullmatch(rest) is None:
                 yield f"the name of {type(sink).__name__} {sink.name!r} is not {self.name}{mark}NAME"

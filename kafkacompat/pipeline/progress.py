@@ -61,21 +61,25 @@ def watermark_of(progress: dict[str, Any]) -> str | None:
     return None if not watermark or watermark.startswith("1970") else watermark
 
 
-def newest_event_of(progress: dict[str, Any]) -> str | None:
-    """Return the latest event time of a batch in ISO format. None without records, and for queries without a watermark."""
+def newest_event_ms(progress: dict[str, Any]) -> int | None:
+    """Return the latest event time of a batch. None without records, for queries without a watermark, and before the years that
+    Python has. Writers choose the time of an event and that of its record."""
     newest: str | None = progress.get("eventTime", {}).get("max")
-    return newest
+    try:
+        return None if newest is None else _milliseconds(newest)
+    except ValueError:
+        return None
 
 
 def behind_ms(progress: dict[str, Any]) -> int | None:
     """Return how old the newest event of a batch was when the batch had ended. None if its events have no time."""
-    newest = newest_event_of(progress)
-    if newest is None:
+    newest_ms = newest_event_ms(progress)
+    if newest_ms is None:
         return None
     ended_ms = _milliseconds(progress["timestamp"]) + progress.get("durationMs", {}).get(
         "triggerExecution", 0
     )
-    return max(0, int(ended_ms) - _milliseconds(newest))
+    return max(0, int(ended_ms) - newest_ms)
 
 
 @dataclass(slots=True)
@@ -153,7 +157,6 @@ def report_of(
     """
     last = totals.last_with_records
     watermark = watermark_of(totals.last)
-    newest = newest_event_of(last)
     return {
         "event_id": f"{query}-{at_ms}",
         "query": query,
@@ -170,7 +173,7 @@ def report_of(
         "recent_late": sum(late for late, _ in totals.recent),
         "recent_kept": sum(kept for _, kept in totals.recent),
         "watermark_ms": None if watermark is None else _milliseconds(watermark),
-        "newest_event_ms": None if newest is None else _milliseconds(newest),
+        "newest_event_ms": newest_event_ms(last),
         "batch": last.get("batchId"),
         "batch_records": last.get("numInputRows"),
         "batch_start_ms": _milliseconds(last["timestamp"]) if last else None,

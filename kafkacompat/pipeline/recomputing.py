@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.groups import Offsets, logged_offsets
 from kafkacompat.pipeline.jobs.validation import FUTURE_TOLERANCE_MS, cap_timestamps
+from kafkacompat.pipeline.results import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -179,7 +180,7 @@ def changed_dates(present: DataFrame | None, computed: DataFrame, *, may_lack: b
         for name in ("date", "hour"):
             if name in columns:
                 frame = frame.withColumn(name, F.col(name).cast("string"))
-        text = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"})
+        text = F.to_json(F.struct(*map(quoted, columns)), {"ignoreNullFields": "false"})
         return frame.select("date", text.alias("row"), F.lit(each).alias("each"))
 
     both = counted(computed, 1)
@@ -203,7 +204,7 @@ def changed_dates(present: DataFrame | None, computed: DataFrame, *, may_lack: b
     if of_table is not None and found:
         replaced = of_dates(of_table, found)
         for name in set(of_table.columns).difference(columns):
-            if not replaced.where(F.col(f"`{name}`").isNotNull()).isEmpty():
+            if not replaced.where(F.col(quoted(name)).isNotNull()).isEmpty():
                 raise PipelineFailed(
                     f"the table has a column {name}, which the job does not have: its values would be lost"
                 )

@@ -17,7 +17,13 @@ from kafkacompat.pipeline.tables import PARTITION_COLUMNS
 
 KEY_MARK: Final = "|"
 NULL_PART: Final = "\\N"
+EVENT_ID: Final = "event_id"
 EVENT_ID_CHARACTERS: Final = 32
+
+
+def quoted(name: str) -> str:
+    """Return the name of a column as Spark's functions take it. Without quotes a dot in it begins the name of a field."""
+    return "`{}`".format(name.replace("`", "``"))
 
 
 def joined(columns: Iterable[Column]) -> Column:
@@ -53,12 +59,13 @@ def record(
     """A struct of topic, key and value. The value is JSON with event_id and all fields.
 
     `key` names the fields of the key. `told_by` names the fields that determine the event id, by default all. A row
-    that only adds details then keeps its event id.
+    that only adds details then keeps its event id. A field event_id is the id itself.
     """
     named = [column.alias(name) for name, column in fields.items()]
     told = [fields[name].alias(name) for name in told_by or fields]
     key_text = joined(fields[name] for name in key)
-    value = _json([event_id(topic, key_text, told).alias("event_id"), *named])
+    made = [] if EVENT_ID in fields else [event_id(topic, key_text, told).alias(EVENT_ID)]
+    value = _json([*made, *named])
     return F.struct(F.lit(topic).alias("topic"), key_text.alias("key"), value.alias("value"))
 
 
@@ -66,7 +73,7 @@ def row_record(
     topic: str, columns: Sequence[str], key: Sequence[str], told_by: Sequence[str] | None = None
 ) -> Column:
     """The record of a row, with the columns of these names as fields. `told_by` is as in `record`."""
-    return record(topic, {name: F.col(name) for name in columns}, key, told_by)
+    return record(topic, {name: F.col(quoted(name)) for name in columns}, key, told_by)
 
 
 def as_records(rows: DataFrame, made: Column) -> DataFrame:
@@ -80,10 +87,13 @@ def one_record_each(topic: str, rows: DataFrame, key: Sequence[str]) -> DataFram
 
 
 def with_event_id(table: str, rows: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Add an event id of the same kind to rows of a table, as their first column. Partition columns do not enter it."""
-    told = [F.col(name) for name in rows.columns if name not in PARTITION_COLUMNS]
-    made = event_id(table, joined(F.col(name) for name in key), told)
-    return rows.select(made.alias("event_id"), *rows.columns)
+    """Add an event id of the same kind to rows of a table, as their first column, unless they have one. Partition columns do not
+    enter it."""
+    if EVENT_ID in rows.columns:
+        return rows
+    told = [F.col(quoted(name)) for name in rows.columns if name not in PARTITION_COLUMNS]
+    made = event_id(table, joined(F.col(quoted(name)) for name in key), told)
+    return rows.select(made.alias(EVENT_ID), *map(quoted, rows.columns))
 
 
 def rejected_records(topic: str, rows: DataFrame) -> DataFrame:

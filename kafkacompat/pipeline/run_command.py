@@ -439,7 +439,7 @@ def run(arguments: argparse.Namespace) -> int:
             choose_checkpoint_files(session, options)
             for form in formats:
                 TABLE_FORMATS[form].use_output(session, options.output)
-            queries = [replace(query, reads=job.inputs_of(options)) for job in jobs for query in job.queries]
+            queries = [job.for_run(query, options) for job in jobs for query in job.queries]
             say(f"running {', '.join(options.jobs)} on {session.sparkContext.master}: {len(queries)} queries")
             say(f"tables in {options.output}, checkpoint in {options.checkpoint}")
             reports = Reports(options.bootstrap, say)

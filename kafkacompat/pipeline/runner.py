@@ -394,10 +394,17 @@ class Run:
             paused = next(each for each in self._running if each.name == query.name)
             if paused.status["isTriggerActive"] and not self._schedule.must_not_wait(table, now_s):
                 return
-            self._running.remove(paused)
         task = Task(partial(maintain, self._session, query, self._options, paused))
+        try:
+            task.start()
+        except RuntimeError as error:
+            # The system gives no thread now.
+            self._schedule.ended(table, now_s)
+            self._say(f"{table} was not maintained: {error}")
+            return
+        if paused is not None:
+            self._running.remove(paused)
         self._maintained = Maintained(query, paused, task)
-        task.start()
 
     def _end_maintenance(self) -> None:
         """End the one that is at work. It may be ended at any step, and the next one goes on."""

@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from kafkacompat.pipeline.failure import PipelineFailed, require_extra
@@ -99,6 +99,13 @@ def settings(options: RunOptions, formats: Collection[str] = ()) -> dict[str, st
     return chosen | options.spark_conf
 
 
+def _opened(log: Path) -> IO[bytes]:
+    try:
+        return open(log, "ab")
+    except OSError as error:
+        raise PipelineFailed(f"Spark's log {log} cannot be written: {error.strerror}") from None
+
+
 @contextlib.contextmanager
 def _spoken_into(log: Path | None) -> Iterator[None]:
     """Redirect standard error of this process, and of the JVM that it starts, to a file. For the JVM the redirection
@@ -106,9 +113,9 @@ def _spoken_into(log: Path | None) -> Iterator[None]:
     if log is None:
         yield
         return
-    sys.stderr.flush()
-    kept = os.dup(2)
-    with open(log, "ab") as file:
+    with _opened(log) as file:
+        sys.stderr.flush()
+        kept = os.dup(2)
         os.dup2(file.fileno(), 2)
     try:
         yield

@@ -120,6 +120,19 @@ def test_logs_read_the_topics_of_the_run() -> None:
     assert METRICS.inputs_of(replace(OPTIONS, sources=sources)) == ("metrics.raw",)
 
 
+def test_a_query_of_ones_own_reads_the_topics_that_it_names() -> None:
+    own = Query("orders-returned", ("returns.raw",), per_shop, "append")
+    job = orders(inputs=("orders.raw", "returns.raw"), sinks=(own, Table("orders/windows", per_shop, KEY)))
+    found = {query.name: job.for_run(query, OPTIONS).reads for query in job.queries}
+    assert found == {
+        "orders-returned": ("returns.raw",),
+        "orders-windows": job.inputs,
+        "orders-rejected": job.inputs,
+    }
+    sourced = replace(OPTIONS, sources=(("a", "common"), ("b", "caddy")))
+    assert {LOGS.for_run(query, sourced).reads for query in LOGS.queries} == {("a", "b")}
+
+
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
@@ -130,6 +143,14 @@ def test_logs_read_the_topics_of_the_run() -> None:
         ({"fields": FIELDS[1:]}, "the fields have no event_id of Kind.TEXT"),
         ({"fields": FIELDS[:2]}, "the fields have no event_time_ms of Kind.INTEGER"),
         ({"fields": (*FIELDS, FIELDS[1])}, "two fields have the same name"),
+        ({"fields": (*FIELDS, Field("Shop", Kind.TEXT))}, "two fields have the same name"),
+        *(
+            (
+                {"fields": (*FIELDS, Field(name, Kind.TEXT))},
+                f"the name of field {name!r} is no name of a column",
+            )
+            for name in ("customer.city", "a`b", "")
+        ),
         *(
             ({"fields": (*FIELDS, Field(name, Kind.TEXT))}, f"field {name} has the name of a column of every")
             for name in ("value", "Topic", "event_time", "column")
@@ -167,6 +188,10 @@ def test_logs_read_the_topics_of_the_run() -> None:
             "the name of Query 'a' is not orders-NAME",
         ),
         (
+            {"sinks": (Query("orders-a", ("orders.raw", "other"), per_shop, "append"),)},
+            "query orders-a reads topic other, which is none of its inputs",
+        ),
+        (
             {"sinks": (Topic("orders.rejected", per_shop, KEY),)},
             "two queries have the name orders-rejected",
         ),
@@ -198,6 +223,42 @@ def test_rows_get_what_sinks_need(records: Records) -> None:
     assert (record["topic"], record["key"]) == ("orders.windows", f"north|{start_ms}")
     (bad,) = orders().query("orders-rejected").build(frame, OPTIONS).collect()
     assert json.loads(bad["value"])["reason"] == "empty field: shop"
+
+
+def test_rows_with_an_event_id_of_their_own_keep_it(records: Records) -> None:
+    """Two of the same name would be no JSON object that the jobs accept, and no table."""
+
+    def each(events: DataFrame, options: RunOptions) -> DataFrame:
+        return events.select("shop", "event_id", "event_time_ms")
+
+    sinks = (Table("orders/each", each, ("event_id",)), Topic("orders.each", each, ("event_id",)))
+    sent = {"event_id": "order-1", "shop": "north", "event_time_ms": RECEIVED_MS}
+    frame = records("orders.raw", json.dumps(sent).encode())
+    rows = orders(sinks=sinks).query("orders-each").build(frame, OPTIONS)
+    assert sorted(rows.columns) == ["date", "event_id", "event_time_ms", "shop"]
+    (row,) = rows.collect()
+    assert row["event_id"] == "order-1"
+    (record,) = orders(sinks=sinks).query("orders-each-live").build(frame, OPTIONS).collect()
+    assert record["key"] == "order-1"
+    pairs = json.loads(record["value"], object_pairs_hook=list)
+    assert sorted(pairs) == sorted(sent.items())
+
+
+def test_names_of_columns_may_have_dots(records: Records) -> None:
+    """Spark gives such a name to an expression with a number, if the SELECT gives none."""
+    from pyspark.sql import functions as F
+
+    def each(events: DataFrame, options: RunOptions) -> DataFrame:
+        return events.select("shop", F.lit(2).alias("a.b"), F.lit(3).alias("c`d"), "event_time_ms")
+
+    sinks = (Table("orders/each", each, ("shop", "a.b")), Topic("orders.each", each, ("shop", "a.b")))
+    sent = {"event_id": "order-1", "shop": "north", "event_time_ms": RECEIVED_MS}
+    frame = records("orders.raw", json.dumps(sent).encode())
+    (row,) = orders(sinks=sinks).query("orders-each").build(frame, OPTIONS).collect()
+    assert (row["a.b"], row["c`d"]) == (2, 3)
+    (record,) = orders(sinks=sinks).query("orders-each-live").build(frame, OPTIONS).collect()
+    told = json.loads(record["value"])
+    assert (record["key"], told["a.b"], told["c`d"]) == ("north|2", 2, 3)
 
 
 def test_the_page_has_the_fields_of_rejected_records(records: Records) -> None:

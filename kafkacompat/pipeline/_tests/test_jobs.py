@@ -127,6 +127,19 @@ def test_a_bad_sample_is_told_by_its_first_fault(records: Records) -> None:
     assert len(found[len(BAD_SAMPLES) - 1]["line"]) == REJECTED_TEXT_CHARACTERS_MAX
 
 
+def test_a_rejected_record_has_room_for_a_key_of_any_length(records: Records) -> None:
+    """The key is in it twice. A record that Kafka refuses would end the query whenever it is started."""
+    from kafkacompat.pipeline.jobs import metrics
+    from kafkacompat.pipeline.jobs.validation import REJECTED_TEXT_CHARACTERS_MAX, rejected
+    from kafkacompat.pipeline.results import rejected_records
+
+    frame = rejected(metrics.validate(records("metrics.raw", b"no JSON", key=b"\x01" * 600_000)))
+    (row,) = rows(frame)
+    assert row["source"] == "\x01" * REJECTED_TEXT_CHARACTERS_MAX
+    (record,) = rows(rejected_records("metrics.rejected", frame))
+    assert len(record["key"].encode()) + len(record["value"].encode()) < 100_000
+
+
 def test_good_samples_keep_their_values_to_the_edge_of_the_bounds(records: Records) -> None:
     from kafkacompat.pipeline.jobs import metrics
     from kafkacompat.pipeline.jobs.validation import valid_events

@@ -135,6 +135,21 @@ def test_a_maintenance_that_fails_leaves_the_run(monkeypatch: pytest.MonkeyPatch
     assert said == ["logs/events was not maintained: why"]
 
 
+@pytest.mark.parametrize("form", ["parquet", "delta"])
+def test_a_maintenance_for_which_there_is_no_thread_leaves_the_run(
+    monkeypatch: pytest.MonkeyPatch, begun: list[Work], form: str
+) -> None:
+    def no_thread(work: Work) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(Work, "start", no_thread)
+    query = Query("logs-events", 1000)
+    said, _ = run(monkeypatch, [query], 3, table_format=form)
+    assert said == ["logs/events was not maintained: can't start new thread"] * 2
+    # The run still looks at the query, and stops it at its end.
+    assert (len(query.told), query.stopped) == (2, 1)
+
+
 def test_a_query_that_fails_before_its_pause_is_named(
     monkeypatch: pytest.MonkeyPatch, begun: list[Work]
 ) -> None:

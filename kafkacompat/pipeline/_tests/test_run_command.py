@@ -311,6 +311,12 @@ def test_a_broker_that_does_not_answer_is_named() -> None:
             topics.create_missing(ClusterAddress(address), topics.plans(), timeout_s=1.0)
 
 
+def test_a_log_of_spark_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(PipelineFailed) as failed, session._spoken_into(tmp_path):
+        pytest.fail("nothing is said into it")
+    assert str(failed.value) == f"Spark's log {tmp_path} cannot be written: Is a directory"
+
+
 def test_the_words_of_a_failed_start_name_the_connector(tmp_path: Path) -> None:
     log = tmp_path / "spark.log"
     log.write_text("old: unresolved dependency\n")
@@ -464,6 +470,16 @@ def test_a_report_tells_the_last_batch_with_records_and_the_watermark() -> None:
     }
     totals.add(told(6, 0, timestamp="2026-11-21T10:55:20.000Z", numInputRows=0, sources=sources))
     assert progress.report_of("q", (), 1.0, totals, progress.RUNNING, None, 18)["read_to"] == 112
+
+
+def test_an_event_of_a_year_with_six_digits_does_not_end_the_run() -> None:
+    """A broker takes such a CreateTime, and Spark has room for it."""
+    totals = progress.Totals()
+    batch = told(4, 0, timestamp="2026-11-21T10:55:00.500Z", eventTime={"max": "+283000-01-01T00:00:00.000Z"})
+    totals.add(batch)
+    assert "behind" not in progress.line_of("metrics-windows", batch, totals)
+    report = progress.report_of("metrics-windows", ("a",), 2.5, totals, progress.RUNNING, None, 17)
+    assert report["newest_event_ms"] is None
 
 
 def test_a_report_of_a_query_without_a_batch_tells_only_its_state() -> None:

@@ -93,6 +93,25 @@ def test_a_topic_made_anew_is_gone_on_with_only_if_asked(spark: SparkSession, op
     assert len(said) == 1
 
 
+def test_a_run_without_a_topic_of_the_checkpoint_is_refused_before_it_plans_a_batch(
+    spark: SparkSession, options: RunOptions
+) -> None:
+    """Spark would plan a batch without the topic, and repeat it for ever, with the right topics too."""
+    said: list[str] = []
+    both = replace(manifest(options), topic_ids={LOGS_RAW: "first", "nginx": "second"})
+    require_same_run(spark, both, LOGS.queries, options, said.append)
+    with pytest.raises(
+        PipelineFailed, match=r"has offsets of topics that this run does not read: nginx\. Read them too"
+    ):
+        require_same_run(spark, manifest(options), LOGS.queries, options, said.append)
+    # A refused run changes nothing.
+    require_same_run(spark, both, LOGS.queries, options, said.append)
+    assert said == []
+    lenient = replace(options, fail_on_data_loss=False)
+    require_same_run(spark, manifest(lenient), LOGS.queries, lenient, said.append)
+    assert said == ["topics nginx are not read any more"]
+
+
 def test_a_checkpoint_older_than_manifests_is_told_of_once(spark: SparkSession, options: RunOptions) -> None:
     plan = Path(options.checkpoint) / "logs-events" / "offsets" / "0"
     plan.parent.mkdir(parents=True)

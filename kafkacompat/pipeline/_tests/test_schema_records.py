@@ -393,6 +393,30 @@ def test_fields_of_a_message_are_found_by_name() -> None:
     assert large(framed(1, order.SerializeToString(), ORDER_INDEXES)) == ("wrong type: large", (None,))
 
 
+def test_a_whole_number_that_no_bigint_holds_is_a_number() -> None:
+    text = 'syntax = "proto3"; message Counted { string event_id = 1; uint64 bytes = 2; }'
+    most = (1 << 64) - 1
+    sent = framed(1, b"\x00" + b"\x0a\x01a" + b"\x10" + b"\xff" * 9 + b"\x01")
+    for kind, found in (
+        (Kind.NUMBER, (None, ("a", float(most)))),
+        (Kind.INTEGER, ("wrong type: bytes", (None, None))),
+    ):
+        fields = (Field("event_id", Kind.TEXT), Field("bytes", kind))
+        assert reader(SchemaText("PROTOBUF", text), fields=fields, form=Format.PROTOBUF).read(sent) == found
+
+
+def test_a_reason_has_a_bound_whatever_names_a_schema_has() -> None:
+    """It is in the rejected record, and one that Kafka refuses would end the query whenever it is started."""
+    name = "M" * 20_000
+    text = f'syntax = "proto3"; message {name} {{ string event_id = 1; }}'
+    fields = (Field("event_id", Kind.TEXT),)
+    sent = framed(1, b"\x00" + b"\xff")
+    reason, _ = reader(SchemaText("PROTOBUF", text), fields=fields, form=Format.PROTOBUF).read(sent)
+    assert reason is not None
+    assert reason.startswith("malformed Protobuf: ")
+    assert len(reason) == reading.REASON_CHARACTERS_MAX
+
+
 def test_a_message_that_evolves_goes_on_until_it_cannot() -> None:
     head = 'syntax = "proto3"; message Order { string event_id = 1; '
     steps = [

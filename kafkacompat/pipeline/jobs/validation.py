@@ -17,10 +17,11 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 
 from kafkacompat.pipeline.fields import Field, Kind
 from kafkacompat.pipeline.jobs.schema_records import REASON, SchemaDecoder
+from kafkacompat.pipeline.results import quoted
 from kafkacompat.pipeline.topics import OVERSIZED, RECORD_BYTES_MAX
 
 REJECTED_TEXT_CHARACTERS_MAX: Final = 2048
-"""Maximum number of characters of an invalid record's text in the rejected topic."""
+"""Maximum number of characters of an invalid record's text in the rejected topic, and of its key."""
 
 FUTURE_TOLERANCE_MS: Final = 10 * 60 * 1000
 ANCIENT_TOLERANCE_MS: Final = 7 * 24 * 3600 * 1000
@@ -287,14 +288,17 @@ def event_order() -> Column:
 
 
 def rejected(validated: DataFrame) -> DataFrame:
-    """Return the invalid records as rows of a rejected topic (docs/reference/pipeline.md). `source` is the key."""
+    """Return the invalid records as rows of a rejected topic (docs/reference/pipeline.md). `source` is the key.
+
+    All texts have bounds, so that a record with them is none that Kafka refuses. That would end the query.
+    """
     text = F.make_valid_utf8(F.col("value").cast("string"))
     return validated.where(F.col("reason").isNotNull()).select(
         F.concat_ws("-", "topic", "partition", "offset").alias("event_id"),
         "reason",
         F.substring(text, 1, REJECTED_TEXT_CHARACTERS_MAX).alias("line"),
         *(["column"] if "column" in validated.columns else []),
-        "source",
+        F.substring("source", 1, REJECTED_TEXT_CHARACTERS_MAX).alias("source"),
         "topic",
         "partition",
         "offset",
@@ -318,7 +322,7 @@ def nullable(rows: DataFrame) -> DataFrame:
     beside older files without it. Spark's optimizer takes the condition away again."""
 
     def made(each: StructField) -> Column:
-        column, wanted = F.col(f"`{each.name}`"), _nullable(each.dataType)
+        column, wanted = F.col(quoted(each.name)), _nullable(each.dataType)
         if wanted != each.dataType:
             column = column.cast(wanted)
         return (column if each.nullable else F.when(column.isNotNull(), column)).alias(each.name)

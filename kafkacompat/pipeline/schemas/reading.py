@@ -24,6 +24,7 @@ UNKNOWN_MAX: Final = 1000
 UNKNOWN_S: Final = 10.0
 """For how long it remembers that."""
 
+UNSIGNED_MOST: Final = (1 << 64) - 1
 INCOMPATIBLE: Final = "incompatible schema"
 REASON_CHARACTERS_MAX: Final = 500
 
@@ -182,13 +183,16 @@ class EventReader:
         try:
             record = self._schemas.read(self._format, value)
         except NotRead as problem:
-            return str(problem), self._nothing
+            return str(problem)[:REASON_CHARACTERS_MAX], self._nothing
         reason, present = self._judge(record)
         if reason is not None:
             return reason, self._nothing
         values: list[Value | None] = []
         for (field, place), is_present in zip(self._fields, present, strict=True):
             found = record.value(place, field.kind) if is_present else None
+            if field.kind is Kind.NUMBER and type(found) is int and abs(found) <= UNSIGNED_MOST:
+                # A whole number of Protobuf may be too large for a column of whole numbers.
+                found = float(found)
             if found is None:
                 if field.is_needed:
                     return f"missing field: {field.name}", self._nothing
@@ -196,7 +200,7 @@ class EventReader:
             elif not field.kind.takes(found):
                 return f"wrong type: {field.name}", self._nothing
             else:
-                values.append(float(found) if field.kind is Kind.NUMBER else found)  # type: ignore[arg-type]
+                values.append(found)  # type: ignore[arg-type]
         return None, tuple(values)
 
     @property
