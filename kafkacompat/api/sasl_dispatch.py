@@ -89,6 +89,8 @@ class SaslDispatcher:
             now_ms = self._clock.monotonic_ms()
             if not authenticator.begins_anew(int.from_bytes(frame[:2], "big"), now_ms):
                 if authenticator.has_expired(now_ms):
+                    if connection.meter is not None:
+                        connection.meter.session_ended()
                     raise CloseConnection("its session has ended (connections.max.reauth.ms)")
                 return self.served.dispatch(connection, frame)
             self._again[connection.connection_id] = now_ms

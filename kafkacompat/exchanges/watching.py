@@ -16,6 +16,7 @@ from kafkacompat.exchanges.levels import TOPIC, TOPIC_ID, levels_of, named_in
 from kafkacompat.exchanges.message_json import bytes_as_json, message_as_json
 from kafkacompat.exchanges.reasons import State
 from kafkacompat.exchanges.recorded import APIS_BY_NAME, SLICE_BYTES_MAX, Recorded, payload, recorded_of
+from kafkacompat.ids import METADATA_TOPIC, METADATA_TOPIC_ID
 from kafkacompat.records.batch import BatchCorrupt, iterate_batches
 
 WATCHERS_MAX = 4
@@ -101,7 +102,8 @@ def _topics_of(recorded: Recorded, state: State) -> set[str]:
         for each in () if message is None else named_in(message, wanted):
             found = each.get(TOPIC)
             if not found and TOPIC_ID in each:
-                found = state.name_of(each[TOPIC_ID])
+                is_metadata = each[TOPIC_ID] == METADATA_TOPIC_ID
+                found = METADATA_TOPIC if is_metadata else state.name_of(each[TOPIC_ID])
             if found:
                 names.add(found)
     return names
@@ -191,7 +193,10 @@ def shown(entry: Entry, selection: Selection, state: State) -> dict[str, Any] | 
     recorded = recorded_of(entry.exchange, entry.reply, state)
     if not selection.shows(recorded, state):
         return None
-    records = records_as_json if selection.values else counted_records
+    topics = _topics_of(recorded, state)
+    # Records of the metadata have the keys of SCRAM users and the values of secret settings.
+    has_values = selection.values and METADATA_TOPIC not in topics
+    records = records_as_json if has_values else counted_records
     return {
         "at_ms": recorded.at_ms,
         "node": recorded.node,
@@ -205,7 +210,7 @@ def shown(entry: Entry, selection: Selection, state: State) -> dict[str, Any] | 
         "errors": list(recorded.errors),
         "reasons": list(recorded.reasons),
         "closed": recorded.closed,
-        "topics": sorted(_topics_of(recorded, state)),
+        "topics": sorted(topics),
         "request": message_as_json(recorded.request, records),
         "response": message_as_json(recorded.response, records),
     }

@@ -75,7 +75,7 @@ OF_LISTENER: Metrics[Readings] = Metrics(
     ),
     gauge(
         f"{PROCESSOR}expired_connections_killed_count",
-        "Connections of the listener closed because they were idle.",
+        "Connections of the listener closed because their client went on after the end of its session.",
         lambda of: sum(each.expired for each in of),
     ),
     counter(
@@ -172,7 +172,7 @@ OF_ALL: Metrics[Mapping[str, ListenerReading]] = Metrics(
     ),
     gauge(
         "kafka_network_socketserver_expiredconnectionskilledcount",
-        "Connections closed because they were idle.",
+        "Connections closed because their client went on after the end of its session.",
         lambda readings: sum(each.expired for each in readings.values()),
     ),
 )

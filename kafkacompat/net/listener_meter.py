@@ -22,6 +22,7 @@ class ListenerMeter:
     """Implements ports.dispatcher.ListenerCounts. Times are milliseconds of the monotonic clock."""
 
     __slots__ = (
+        "_expired",
         "_failed",
         "_failed_again",
         "_rates",
@@ -35,7 +36,6 @@ class ListenerMeter:
         "address_throttles",
         "closed",
         "created",
-        "expired",
         "largest_response",
         "received_bytes",
         "requests",
@@ -46,8 +46,7 @@ class ListenerMeter:
     def __init__(self, now_ms: int) -> None:
         self.created = Counted()
         self.closed = Counted()
-        self.expired = 0
-        """Connections closed because they were idle."""
+        self._expired = 0
         self._succeeded = Counted()
         self._failed = Counted()
         self._succeeded_again = Counted()
@@ -79,6 +78,9 @@ class ListenerMeter:
     def not_authenticated(self, now_ms: int, *, again: bool = False) -> None:
         (self._failed_again if again else self._failed).note(now_ms)
 
+    def session_ended(self) -> None:
+        self._expired += 1
+
     def gone(self, software: str | None, now_ms: int) -> None:
         """A connection has closed whose client had told this software, or nothing."""
         self.closed.note(now_ms)
@@ -106,7 +108,7 @@ class ListenerMeter:
             present,
             self.created.read(now_ms),
             self.closed.read(now_ms),
-            self.expired,
+            self._expired,
             self._succeeded.read(now_ms),
             self._failed.read(now_ms),
             self._succeeded_again.read(now_ms),

@@ -21,11 +21,13 @@ from kafkacompat.net.resolving import address_of, own_name
 from kafkacompat.net.runtime import later, wait_for
 from kafkacompat.net.server import Server, Throttles
 from kafkacompat.net.settings import ChannelSettings, NetworkSettings
-from kafkacompat.ports import Clock, Timers, Workers
+from kafkacompat.ports import Clock, Timers, Workers, passes
 from kafkacompat.ports.dispatcher import ConnectionInfo, Dispatcher, Pending, Reply
 from kafkacompat.ports.network import ChangingStores, ListenerReading, MemoryReading, TlsTerms
 from kafkacompat.security.sasl_client import NO_SECURITY, ClientSecurity
 
+READ_AGAIN_S = 10.0
+"""How long after a shortage the stores of changed settings are read again."""
 _log = logging.getLogger(__name__)
 
 
@@ -144,16 +146,31 @@ class TrioSocketServer:
             )
 
     async def _read_stores(self, stores: ChangingStores, config: ServerConfig) -> None:
-        """Read stores and apply those that have changed, unless newer settings have arrived meanwhile."""
+        """Read stores and apply those that have changed, unless newer settings have arrived meanwhile. What cannot be read for
+        a reason that passes is read again."""
         try:
             exchanged = await wait_for(self._workers.submit(partial(stores.exchanged, config)))
-        except ConfigError as error:
+        except Exception as error:
+            is_of_settings = isinstance(error, ConfigError)
+            may_pass = passes(error.__cause__ if is_of_settings else error)
+            if not (is_of_settings or may_pass):
+                raise
             if config is self._newest:
-                _log.error("%s; the stores of %s stay as they were", error, stores.name)
+                outlook = " until they are read again" if may_pass else ""
+                _log.error("%s; the stores of %s stay as they were%s", error, stores.name, outlook)
+                if may_pass:
+                    later(self._nursery, partial(self._read_again, stores, config)).unheeded(
+                        f"reading the stores of {stores.name}"
+                    )
             return
         if config is self._newest and exchanged is not None:
             stores.take(exchanged)
             _log.info("%s: other stores from now on", stores.name)
+
+    async def _read_again(self, stores: ChangingStores, config: ServerConfig) -> None:
+        await trio.sleep(READ_AGAIN_S)
+        if config is self._newest:
+            await self._read_stores(stores, config)
 
     def check_settings(self, config: ServerConfig) -> None:
         for stores in (*self._tls.values(), *self._dialled):

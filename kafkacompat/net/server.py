@@ -342,7 +342,6 @@ class Server:
                 last_ms = connection.last_active_ms
                 if idle_too_long(now_ms, last_ms, connection.requests_in_flight, max_idle_ms):
                     _log.info("closing idle connection %d", connection.info.connection_id)
-                    self.acceptors.meters[connection.info.listener_name].expired += 1
                     connection.close()
                     continue
                 if now_ms - last_ms >= QUIET_UNTIL_SHRUNK_MS:

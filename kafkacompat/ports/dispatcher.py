@@ -87,6 +87,10 @@ class ListenerCounts(Protocol):
 
     def not_authenticated(self, now_ms: int, *, again: bool = False) -> None: ...
 
+    def session_ended(self) -> None:
+        """A connection is closed because its client goes on without authenticating again."""
+        ...
+
 
 class ConnectionInfo:
     """The client of a connection, as far as the network knows it."""

@@ -35,7 +35,7 @@ class ListenerReading(NamedTuple):
     created: Counted
     closed: Counted
     expired: int
-    """Connections closed because they were idle (connections.max.idle.ms)."""
+    """Connections closed because their session was over (connections.max.reauth.ms)."""
     authenticated: Counted
     not_authenticated: Counted
     """TLS handshakes that failed too."""

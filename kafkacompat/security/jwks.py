@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from kafkacompat.config.properties import open_regular
 from kafkacompat.faults import report
-from kafkacompat.ports import Clock, Workers
+from kafkacompat.ports import Clock, Workers, passes
 from kafkacompat.security.http_fetch import FetchFailed
 from kafkacompat.tasks import Tasks, WakeUp
 
@@ -192,7 +192,7 @@ class RemoteKeys:
         try:
             self._set = await self._background.workers.submit(self._fetched)
         except Exception as problem:
-            if isinstance(problem, (FetchFailed, JwksError)):
+            if isinstance(problem, (FetchFailed, JwksError)) or passes(problem):
                 _log.warning("the keys of OAUTHBEARER were not fetched from %s: %s", self._place, problem)
             else:
                 report("fetching the keys of OAUTHBEARER", problem)

@@ -10,6 +10,7 @@ from kafkacompat.security.client_settings import MECHANISM, Credentials, connect
 from kafkacompat.security.kerberos_login import SERVICE_NAME, KerberosLogin
 from kafkacompat.security.oauthbearer import MECHANISM as OAUTHBEARER
 from kafkacompat.security.oauthbearer_client import OF_TOKENS, TokenEndpoint, TokenFile
+from kafkacompat.security.sasl_server import PLAIN
 
 if TYPE_CHECKING:
     from kafkacompat.security.ssl_factory import SslSettings
@@ -40,6 +41,10 @@ def _of_sasl(
         return _of_kerberos(mechanism, credentials)
     if isinstance(credentials, TokenFile):
         raise ConfigError(MECHANISM, mechanism, "a client of librdkafka reads no token from a file")
+    if credentials.is_token and mechanism != PLAIN:
+        raise ConfigError(
+            MECHANISM, mechanism, "a client of librdkafka does not log in with a delegation token"
+        )
     return {
         "sasl.mechanism": mechanism,
         "sasl.username": credentials.user,

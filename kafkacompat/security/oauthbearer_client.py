@@ -77,6 +77,8 @@ class OAuthBearerSaslClient:
 ANSWER_BYTES_MAX = 256 * 1024
 USED_PART = 0.8
 """Of a token's life. Afterwards another is asked for."""
+ASKED_AGAIN_S = 10.0
+"""How long a token that still holds is used after a failure to get another, as by Apache Kafka's clients."""
 FIELDS = ("access_token", "id_token")
 
 
@@ -139,15 +141,23 @@ class TokenSource:
         self._now_s = now_s
         self._sleep_s = sleep_s
         self._token = ""
-        self._good_until_s = 0.0
+        self._good_until_s = self._expires_s = 0.0
 
     def token(self) -> str:
-        """AuthenticationFailed."""
+        """AuthenticationFailed if no token can be had, and there is none that still holds."""
         if not self._token or self._now_s() >= self._good_until_s:
-            token = token_in(self._answer())
+            try:
+                token = token_in(self._answer())
+            except AuthenticationFailed:
+                now_s = self._now_s()
+                if now_s >= self._expires_s:
+                    raise
+                self._good_until_s = min(now_s + ASKED_AGAIN_S, self._expires_s)
+                return self._token
             asked_s = self._now_s()
             expires_s = expiry_of(token)
-            self._good_until_s = asked_s if expires_s is None else asked_s + (expires_s - asked_s) * USED_PART
+            self._expires_s = asked_s if expires_s is None else expires_s
+            self._good_until_s = asked_s + (self._expires_s - asked_s) * USED_PART
             self._token = token
         return self._token
 

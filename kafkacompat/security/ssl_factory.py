@@ -133,7 +133,7 @@ class SslStores:
 
 
 def load_stores(settings: SslSettings) -> SslStores:
-    """Reads files. Raises ConfigError with the setting concerned."""
+    """Reads files. Raises ConfigError with the setting concerned. If the system lets no file be read, its error is the cause."""
     modified_ms = file_times(settings)
     return SslStores(_keystore(settings), _truststore(settings), modified_ms)
 
@@ -181,7 +181,7 @@ def _keystore(settings: SslSettings) -> Store | None:
             return stores.pem_keystore(text, text, key_password)
         return stores.binary_store(data, password, key_password, wants_key=True)
     except StoreError as problem:
-        raise settings.error(blame[problem.part], str(problem)) from None
+        raise settings.error(blame[problem.part], str(problem)) from problem.__cause__
 
 
 def _truststore(settings: SslSettings) -> Store | None:
@@ -208,7 +208,9 @@ def _truststore(settings: SslSettings) -> Store | None:
             return stores.pem_truststore(stores.text_of(data))
         return stores.binary_store(data, password, None, wants_key=False)
     except StoreError as problem:
-        raise settings.error(blame.get(problem.part, TRUSTSTORE_LOCATION), str(problem)) from None
+        raise settings.error(
+            blame.get(problem.part, TRUSTSTORE_LOCATION), str(problem)
+        ) from problem.__cause__
 
 
 def _is_pem(settings: SslSettings, type_setting: str) -> bool:
@@ -256,7 +258,8 @@ _SINCE_TLS12 = ("TLSv1.2", "TLSv1.3")
 
 
 def server_context(settings: SslSettings, loaded: SslStores | None = None) -> SSLContext:
-    """For a listener. `loaded` has the stores if they are already read. Raises ConfigError with the setting."""
+    """For a listener. `loaded` has the stores if they are already read. Raises ConfigError with the setting. Its cause is the
+    system's error, if there is one."""
     import ssl
 
     stores = load_stores(settings) if loaded is None else loaded
@@ -414,6 +417,9 @@ def _take_keys(context: SSLContext, settings: SslSettings, stores: SslStores) ->
                 else f"OpenSSL does not take the key or its certificates: {error.reason or error}"
             )
             raise settings.error(setting, reason) from None
+        except OSError as error:
+            text = f"the key cannot be passed to OpenSSL: {error.strerror or error}"
+            raise settings.error(setting, text) from error
 
 
 def _take_key(context: SSLContext, entry: KeyEntry) -> None:

@@ -74,13 +74,13 @@ class Store:
 
 
 def read_file(path: str) -> bytes:
-    """Raises StoreError if it cannot be read, or is too long for a store."""
+    """Raises StoreError if it cannot be read, or is too long for a store. The system's error is its cause."""
     try:
         with open(open_regular(path), "rb") as file:
             data = file.read(STORE_BYTES_MAX + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise StoreError(STORE, f"{path} cannot be read: {reason}") from None
+        raise StoreError(STORE, f"{path} cannot be read: {reason}") from error
     if len(data) > STORE_BYTES_MAX:
         raise StoreError(STORE, f"{path} is larger than {STORE_BYTES_MAX} bytes")
     return data
@@ -152,7 +152,10 @@ def _keys_of_jks(store: JksStore, password: str | None, wants_key: bool) -> tupl
 
 
 def _of_pkcs12(data: bytes, password: str | None) -> Store:
-    """The library returns one key, the first. Certificates of its chain are not trusted ones."""
+    """The library returns one key, the first. Certificates of the chain of a key are not trusted ones.
+
+    Java marks those that it trusts, but the library does not tell the mark.
+    """
     from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
 
     if not data.startswith(_SEQUENCE):
@@ -168,7 +171,12 @@ def _of_pkcs12(data: bytes, password: str | None) -> Store:
             raise StoreError(STORE, "there is no certificate for the key")
         chain = chain_of(store.cert.certificate, list(others))
         keys = (KeyEntry(_alias(store.cert.friendly_name), store.key, chain),)
-        others = {each: alias for each, alias in others.items() if each not in chain}
+        others = {
+            each: alias
+            for each, alias in others.items()
+            # OpenSSL writes the certificates beside a key without an alias, and keytool those of a chain with their subject.
+            if alias and alias != subject_of(each) and each not in chain
+        }
     return Store(keys, tuple(TrustedCertificate(alias, each) for each, alias in others.items()))
 
 

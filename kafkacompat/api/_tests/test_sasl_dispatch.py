@@ -262,6 +262,9 @@ class Meter:
     def not_authenticated(self, now_ms: int, *, again: bool = False) -> None:
         self.noted.append("failed again" if again else "failed")
 
+    def session_ended(self) -> None:
+        self.noted.append("ended")
+
 
 def test_authentications_are_counted() -> None:
     meter, client = Meter(), Client(SESSION_MS)
@@ -275,6 +278,18 @@ def test_authentications_are_counted() -> None:
     client.time.advance(SESSION_MS // 2)
     client.log_in("wrong")
     assert meter.noted == ["first", "again in 20 ms", "again in 20 ms", "failed again"]
+
+
+def test_a_client_that_goes_on_after_its_session_is_counted() -> None:
+    meter, client = Meter(), Client(SESSION_MS)
+    client.info.meter = meter
+    client.log_in()
+    client.time.advance(SESSION_MS - 1)
+    client.send(METADATA, 12)
+    client.time.advance(1)
+    with pytest.raises(CloseConnection, match="its session has ended"):
+        client.send(METADATA, 12)
+    assert meter.noted == ["first", "ended"]
 
 
 def test_a_failed_authentication_is_counted() -> None:

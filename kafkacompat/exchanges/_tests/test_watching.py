@@ -19,11 +19,22 @@ from kafkacompat.exchanges.watching import (
     selection_of,
     shown,
 )
+from kafkacompat.ids import METADATA_TOPIC, METADATA_TOPIC_ID
 from kafkacompat.ports.dispatcher import CloseConnection, ConnectionInfo, Pending, Principal
 from kafkacompat.records.batch import build_batch
 from kafkacompat.records.record import Record
 from kafkacompat.wire.codec import encode
 from kafkacompat.wire.headers import request_frame, response_header_bytes
+from kafkacompat.wire.messages.fetch_request import FetchRequest
+from kafkacompat.wire.messages.fetch_response import FetchableTopicResponse, FetchResponse
+from kafkacompat.wire.messages.fetch_response import PartitionData as FetchedPartition
+from kafkacompat.wire.messages.fetch_snapshot_request import FetchSnapshotRequest
+from kafkacompat.wire.messages.fetch_snapshot_response import (
+    FetchSnapshotResponse,
+    PartitionSnapshot,
+    SnapshotId,
+    TopicSnapshot,
+)
 from kafkacompat.wire.messages.heartbeat_request import HeartbeatRequest
 from kafkacompat.wire.messages.heartbeat_response import HeartbeatResponse
 from kafkacompat.wire.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -145,6 +156,35 @@ def test_records_are_counted_and_not_shown_unless_they_are_asked_for() -> None:
     assert (compressed["records"], compressed["first"]) == (1, [])
     assert entry(produce(), ProduceResponse(), 9, Selection(topic="other")) is None
     assert entry(produce(), ProduceResponse(), 9, Selection(topic="orders")) is not None
+
+
+def fetched(**names: Any) -> FetchResponse:
+    batch = build_batch([Record(0, 1, None, SECRET, ())])
+    partition = FetchedPartition(partition_index=0, records=batch)
+    return FetchResponse(responses=[FetchableTopicResponse(partitions=[partition], **names)])
+
+
+def snapshot_part() -> FetchSnapshotResponse:
+    batch = build_batch([Record(0, 1, None, SECRET, ())])
+    partition = PartitionSnapshot(snapshot_id=SnapshotId(), unaligned_records=batch)
+    return FetchSnapshotResponse(topics=[TopicSnapshot(name=METADATA_TOPIC, partitions=[partition])])
+
+
+@pytest.mark.parametrize(
+    ("request_", "response", "version"),
+    [
+        (FetchRequest(), fetched(topic=METADATA_TOPIC), 12),
+        (FetchRequest(), fetched(topic_id=METADATA_TOPIC_ID), 17),
+        (FetchSnapshotRequest(), snapshot_part(), 1),
+    ],
+    ids=["by its name", "by its id", "a snapshot"],
+)
+def test_records_of_the_metadata_are_counted_only(request_: Any, response: Any, version: int) -> None:
+    """They have the keys of SCRAM users and passwords among the dynamic settings."""
+    told = entry(request_, response, version, Selection(values=True))
+    assert SECRET.decode() not in str(told)
+    assert told["topics"] == [METADATA_TOPIC]
+    assert "'records': 1" in str(told["response"])
 
 
 def test_secrets_of_an_authentication_are_masked() -> None:

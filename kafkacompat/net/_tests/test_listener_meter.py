@@ -181,3 +181,10 @@ def test_authentications_anew_are_timed_and_those_who_cannot_are_counted() -> No
     assert (reading.authenticated[0], reading.authenticated_again[0]) == (2, 2)
     assert reading.authenticated_once == 1
     assert reading.reauthentication_ms == (20, 30)
+
+
+def test_sessions_that_have_ended_are_counted() -> None:
+    meter = ListenerMeter(0)
+    assert meter.read(1, 0).expired == 0
+    meter.session_ended()
+    assert meter.read(1, 0).expired == 1

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from kafkacompat.config import ConfigError, EndPoint, ServerConfig, defaults_without_file
 from kafkacompat.deferred import Deferred
-from kafkacompat.net.network import TrioNetwork, TrioSocketServer
+from kafkacompat.net.network import READ_AGAIN_S, TrioNetwork, TrioSocketServer
 from kafkacompat.net.runtime import SystemClock, TrioTimers
+from kafkacompat.ports import WorkersBusy
 from kafkacompat.security.sasl_client import ClientSecurity
 
 LATE = EndPoint("LATE", "127.0.0.1", 9094, "SSL")
@@ -22,7 +25,7 @@ class Workers:
     def submit(self, function: Callable[[], Any]) -> Deferred[Any]:
         try:
             return Deferred.of(function())
-        except ConfigError as error:
+        except Exception as error:
             failed: Deferred[Any] = Deferred()
             failed.fail(error)
             return failed
@@ -34,7 +37,7 @@ class Listener:
     listeners = ()
     name = "listener LATE"
 
-    def __init__(self, error: ConfigError | None) -> None:
+    def __init__(self, error: Exception | None) -> None:
         self.done: list[str] = []
         self._error = error
 
@@ -96,3 +99,49 @@ async def test_stores_with_which_the_node_dials_follow_its_settings() -> None:
                 await trio.lowlevel.checkpoint()
         server.check_settings(config)
     assert [each.done for each in to] == [["read", "take", "read"]] * 2
+
+
+def unread(number: int) -> ConfigError:
+    error = ConfigError("ssl.keystore.location", "node.p12", "cannot be read")
+    error.__cause__ = OSError(number, "no")
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "seen"),
+    [
+        (unread(errno.EMFILE), ["read", "read", "take"]),
+        (OSError(errno.EMFILE, "the key needs a descriptor too"), ["read", "read", "take"]),
+        (WorkersBusy("no thread"), ["read", "read", "take"]),
+        (unread(errno.ENOENT), ["read"]),
+    ],
+    ids=["no descriptor", "no descriptor for the key", "no thread", "no file"],
+)
+async def test_stores_that_a_shortage_keeps_from_being_read_are_read_again(
+    error: Exception, seen: list[str], autojump_clock: trio.testing.MockClock
+) -> None:
+    """Nobody states the settings again: the node would keep a certificate that ends."""
+    config = ServerConfig.from_properties(defaults_without_file(), {})
+    listener: Any = Listener(error)
+    async with trio.open_nursery() as nursery:
+        server = TrioSocketServer(nursery, listener, {}, Workers(), [listener])  # type: ignore[arg-type]
+        server.take_settings(config)
+        await trio.testing.wait_all_tasks_blocked()
+        listener._error = None
+        await trio.sleep(READ_AGAIN_S + 1)
+    assert listener.done == seen
+
+
+async def test_stores_of_settings_that_were_replaced_are_not_read_again(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    config, newer = (ServerConfig.from_properties(defaults_without_file(), {}) for _ in range(2))
+    listener: Any = Listener(unread(errno.EMFILE))
+    async with trio.open_nursery() as nursery:
+        server = TrioSocketServer(nursery, listener, {}, Workers(), [listener])  # type: ignore[arg-type]
+        server.take_settings(config)
+        await trio.testing.wait_all_tasks_blocked()
+        listener._error = None
+        server.take_settings(newer)
+        await trio.sleep(READ_AGAIN_S + 1)
+    assert listener.done == ["read", "read", "take"]

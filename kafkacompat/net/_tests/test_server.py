@@ -556,8 +556,9 @@ async def test_connections_are_counted_by_listener() -> None:
         await second.aclose()
 
 
-async def test_idle_connections_that_are_closed_are_counted() -> None:
+async def test_idle_connections_that_are_closed_are_not_counted_as_ended_sessions() -> None:
+    """As in Kafka, expired-connections-killed-count is of clients that do not authenticate again (KIP-368)."""
     async with serving(ScriptedDispatcher(), NetworkSettings(connections_max_idle_ms=20)) as server:
         await expect_closed(await dial(server))
         reading = server.listener_readings()["PLAINTEXT"]
-        assert (reading.expired, reading.closed[0], reading.present) == (1, 1, 0)
+        assert (reading.expired, reading.closed[0], reading.present) == (0, 1, 0)

@@ -21,6 +21,7 @@ from kafkacompat._tests.http_server import Server, serving
 from kafkacompat._tests.tokens import claims, private_key, public_entry, signed
 from kafkacompat.config import ConfigError, ServerConfig, defaults_without_file
 from kafkacompat.net.runtime import SystemRandom
+from kafkacompat.ports import WorkersBusy
 from kafkacompat.security.client_settings import connection_of_client, security_of_client, security_to_brokers
 from kafkacompat.security.http_fetch import Bounds, FetchFailed, fetch, http_address
 from kafkacompat.security.jwks import MISSING_INTERVAL_MS, Background
@@ -140,6 +141,21 @@ def test_a_fetch_that_fails_for_an_unexpected_reason_is_reported_and_repeated(
         patched.setattr("kafkacompat.security.jwks.parse_jwks", fails)
         listener.workers.run()
     assert [type(each) for each in faults.take()] == [RuntimeError]
+    listener.time.fire_next()
+    listener.workers.run()
+    assert listener.lets_in("one")
+
+
+def test_a_fetch_for_which_there_is_no_thread_is_no_bug_and_is_repeated(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.answer = lambda asked: (200, jwks("one"))
+    listener = Listener(server.base)
+    _, fetch = listener.workers.submitted.pop()
+    with caplog.at_level(logging.WARNING):
+        fetch.fail(WorkersBusy("100 jobs wait for threads"))
+    assert "were not fetched" in caplog.text
+    assert "bug" not in caplog.text
     listener.time.fire_next()
     listener.workers.run()
     assert listener.lets_in("one")
@@ -358,6 +374,27 @@ def test_a_token_is_kept_for_most_of_its_life(server: Server) -> None:
     server.answer = lambda asked: answer(access_token="a.b.c")
     assert [made.token(), made.token()] == ["a.b.c"] * 2
     assert len(server.asked) == 3, "a token that does not say when it ends is used once"
+
+
+def test_a_token_is_used_to_its_end_while_its_server_is_away(server: Server) -> None:
+    time, pauses = HandTime(), []
+    made = source(server, time, pauses)
+    server.answer = lambda asked: answer(access_token=signed(claims(NOW_S, exp=NOW_S + 1000)))
+    first = made.token()
+    time.advance(800_000)
+    server.answer = lambda asked: (503, b"starting")
+    assert made.token() == first
+    asked, waited = len(server.asked), len(pauses)
+    assert made.token() == first, "each connection would wait for the server"
+    assert (len(server.asked), len(pauses)) == (asked, waited)
+    time.advance(10_000)
+    server.answer = lambda asked: answer(access_token=signed(claims(NOW_S, exp=NOW_S + 2000)))
+    second = made.token()
+    assert second != first
+    server.answer = lambda asked: (503, b"gone")
+    time.advance(2_000_000)
+    with pytest.raises(AuthenticationFailed, match="status 503"):
+        made.token()
 
 
 @pytest.mark.parametrize("end", [float("nan"), float("inf"), 10**400], ids=["nan", "inf", "large"])

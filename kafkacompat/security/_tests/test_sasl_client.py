@@ -12,6 +12,7 @@ from kafkacompat.security.client_settings import (
     security_to_brokers,
     security_to_controllers,
 )
+from kafkacompat.security.librdkafka import librdkafka_settings
 from kafkacompat.security.sasl_authenticator import Answer, EnabledMechanism, Failure, SaslServerAuthenticator
 from kafkacompat.security.sasl_client import AuthenticationFailed, SaslClientAuthenticator
 from kafkacompat.security.sasl_server import PlainSaslServer
@@ -141,6 +142,16 @@ def test_a_token_is_told_as_one() -> None:
     begin = security_of_client(properties).begin
     assert begin is not None
     assert begin("host").initial_response().endswith(b",tokenauth=true")
+
+
+def test_a_client_of_librdkafka_is_told_that_it_has_no_tokens() -> None:
+    """It would send the token's id as the name of a user, and be told that its password is wrong."""
+    properties = client_properties("SCRAM-SHA-256")
+    assert librdkafka_settings(properties)["sasl.username"] == USER
+    properties["sasl.jaas.config"] = properties["sasl.jaas.config"].replace(";", " tokenauth=true;")
+    with pytest.raises(ConfigError, match="does not log in with a delegation token") as told:
+        librdkafka_settings(properties)
+    assert PASSWORD not in str(told.value)
 
 
 def node(settings: dict[str, str]) -> ServerConfig:

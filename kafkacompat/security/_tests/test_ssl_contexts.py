@@ -4,6 +4,7 @@ memory."""
 from __future__ import annotations
 
 import base64
+import errno
 import os
 import ssl
 from pathlib import Path
@@ -430,6 +431,28 @@ def test_a_wrong_password_is_told_by_its_setting(tmp_path: Path) -> None:
             server_of(properties)
         assert str(refused.value).startswith(blamed)
         assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("refused", ["open", "memfd_create"], ids=["the file", "the key"])
+def test_what_the_system_refuses_is_the_cause_of_the_error(
+    refused: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shortage passes, and the stores are read again then."""
+    if not hasattr(os, refused):
+        pytest.skip("the key is passed in a file")
+    path = tmp_path / "node.pem"
+    path.write_text(BROKER.key_pem() + BROKER.chain_pem())
+    settings = ssl_settings({"ssl.keystore.type": "PEM", "ssl.keystore.location": str(path)})
+
+    def shortage(*_arguments: object) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(os, refused, shortage)
+    with pytest.raises(ConfigError, match=r"ssl\.keystore\.location: .*: Too many open files") as failure:
+        server_context(settings)
+    cause = failure.value.__cause__
+    assert isinstance(cause, OSError)
+    assert cause.errno == errno.EMFILE
 
 
 def test_settings_and_stores_show_no_secrets(tmp_path: Path) -> None:
