@@ -171,11 +171,12 @@ class LogDirectory:
     def holds(self, name: str, offsets: Mapping[TopicPartition, int]) -> bool:
         """Whether the checkpoint file has these offsets and still exists. The existence check finds a failed directory
         that nothing else writes to."""
-        return (
-            not self._begun.get(name)
-            and self._said.get(name) == offsets
-            and self._disk.exists(f"{self.path}/{name}")
-        )
+        if self._begun.get(name) or self._said.get(name) != offsets:
+            return False
+        try:
+            return self._disk.exists(f"{self.path}/{name}")
+        except OSError:
+            return False  # the write tells of it
 
     def begin_write(self, name: str, offsets: Mapping[TopicPartition, int]) -> int:
         """Announce a checkpoint write. Returns its turn, for `write` and `finish_write`."""

@@ -10,6 +10,7 @@ import errno
 import fcntl
 import os
 import shutil
+import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,9 @@ from kafkacompat.ports import ORDINARY_MODE, SyncFailed
 if TYPE_CHECKING:
     from kafkacompat.ports import Buffer
 
+_ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG})
+"""Of stat: nothing has the name. Other errors tell nothing about that."""
+_IS_LOCKED = frozenset({errno.EAGAIN, errno.EACCES})
 _READ_NOW = getattr(os, "RWF_NOWAIT", 0)
 _WRITE_LIMIT = 512
 """Buffers in one writev call. The kernel's limit is 1024."""
@@ -148,7 +152,9 @@ class RealLock:
                 fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
                 os.close(self._fd)
-                raise BlockingIOError(error.errno, "another process has the lock", path) from error
+                if error.errno in _IS_LOCKED:
+                    raise BlockingIOError(errno.EAGAIN, "another process has the lock", path) from error
+                raise
             if self._is_named():
                 return
             # Whoever had it has removed it since it was opened here.
@@ -180,7 +186,13 @@ class RealDisk:
         return RealFile(path, create=create)
 
     def exists(self, path: str) -> bool:
-        return os.path.exists(path)
+        try:
+            os.stat(path)
+        except OSError as error:
+            if error.errno in _ABSENT:
+                return False
+            raise
+        return True
 
     def list_directory(self, path: str) -> list[str]:
         return sorted(os.listdir(path))
@@ -190,7 +202,7 @@ class RealDisk:
         try:
             os.mkdir(path, mode)
         except FileExistsError:
-            if not os.path.isdir(path):
+            if not stat.S_ISDIR(os.stat(path).st_mode):
                 raise
         except FileNotFoundError:
             os.makedirs(path, mode)

@@ -320,12 +320,17 @@ class SegmentList:
                 for path in segment.paths():
                     self._disk.rename(path, path + DELETED_SUFFIX)
                     renamed.append(path + DELETED_SUFFIX)
-                    if self.items[0] is segment:
-                        del self.items[0], self._bases[0]
-                        self._closed_bytes -= segment.size
-                        segment.retire()
+                    self._forget_oldest(segment)
+                # Somebody else may have removed all of its files.
+                self._forget_oldest(segment)
         finally:
             self.delete_later(renamed, delay_ms)
+
+    def _forget_oldest(self, segment: LogSegment) -> None:
+        if self.items[0] is segment:
+            del self.items[0], self._bases[0]
+            self._closed_bytes -= segment.size
+            segment.retire()
 
     def _set_aside(self, segment: LogSegment) -> list[str]:
         renamed = []

@@ -81,7 +81,9 @@ class Disk(Protocol):
 
     def open(self, path: str, *, create: bool = False) -> File: ...
 
-    def exists(self, path: str) -> bool: ...
+    def exists(self, path: str) -> bool:
+        """Raises OSError if the disk does not tell."""
+        ...
 
     def list_directory(self, path: str) -> list[str]:
         """Names, sorted."""
@@ -130,12 +132,13 @@ MEETS: Mapping[str, frozenset[str]] = {
     "read_into": frozenset({"read"}),
     "forget_cached": frozenset({"sync"}),
     "open": frozenset({"open", "create"}),
-    **dict.fromkeys(("size", "send_to", "fileno", "close", "lock", "exists"), frozenset[str]()),
+    **dict.fromkeys(("size", "send_to", "fileno", "close", "lock"), frozenset[str]()),
     **{
         name: frozenset({name})
         for name in (
             "truncate",
             "sync",
+            "exists",
             "list_directory",
             "make_directory",
             "read_bytes",

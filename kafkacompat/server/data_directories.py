@@ -158,15 +158,15 @@ def open_directories(
 
 
 def _unreadable(disk: Disk, log_dirs: Sequence[str], metadata_dir: str) -> dict[str, OSError]:
-    """Return the existing directories that cannot be listed, or whose meta.properties cannot be read."""
+    """Return the directories that cannot be listed, or whose meta.properties cannot be read, unless they do not exist."""
     found: dict[str, OSError] = {}
     for path in _dispensable(disk, log_dirs, metadata_dir):
-        if disk.exists(path):
-            try:
+        try:
+            if disk.exists(path):
                 disk.list_directory(path)
                 is_formatted(disk, (), path)
-            except OSError as error:
-                found[path] = error
+        except OSError as error:
+            found[path] = error
     return found
 
 

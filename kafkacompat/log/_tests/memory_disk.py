@@ -308,6 +308,7 @@ class MemoryDisk:
         return False
 
     def exists(self, path: str) -> bool:
+        self.meet("exists", path)
         return path in self.files or path in self.directories
 
     def list_directory(self, path: str) -> list[str]:

@@ -71,6 +71,27 @@ def test_many_buffers_are_written_whole_or_not_at_all(path: Path, monkeypatch: p
     file.close()
 
 
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOMEM, errno.EACCES, errno.ESTALE])
+def test_a_disk_that_does_not_tell_whether_a_file_is_there_does_not_deny_it(
+    path: Path, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is believed to be absent is not renamed, not read and not synced, and a start forgets a vote."""
+    real = RealDisk()
+    absent = [path.with_name("other"), path / "below", path.with_name("n" * 300)]
+    path.with_name("leads nowhere").symlink_to(path.with_name("other"))
+    assert real.exists(str(path))
+    assert not any(map(real.exists, map(str, [*absent, path.with_name("leads nowhere")])))
+
+    def refuse(*of_the_call: object, **options: object) -> os.stat_result:
+        raise OSError(number, "refused")
+
+    monkeypatch.setattr(os, "stat", refuse)
+    with pytest.raises(OSError, match="refused") as refused:
+        real.exists(str(path))
+    monkeypatch.undo()
+    assert refused.value.errno == number
+
+
 @pytest.mark.parametrize("refused", [errno.EOPNOTSUPP, errno.EINVAL])
 def test_where_no_read_can_be_tried_it_is_made(
     path: Path, refused: int, monkeypatch: pytest.MonkeyPatch

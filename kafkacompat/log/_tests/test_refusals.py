@@ -16,6 +16,7 @@ from kafkacompat.log._tests.logs import NOW_MS, TOPIC_ID, all_values, batch_of, 
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.cleaner._tests.cleaning import LIMITS
 from kafkacompat.log.cleaner.log_cleaner import LogCleaner
+from kafkacompat.log.flush import make_durable
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.log.upkeep import LogUpkeep
 from kafkacompat.ports import LogRefused, Plan
@@ -40,7 +41,13 @@ def filled_disk() -> MemoryDisk:
 
 
 def filled() -> Broker:
-    return Broker(filled_disk().copy())
+    broker = Broker(filled_disk().copy())
+    for log in broker.manager.logs.values():
+        flush = log.begin_making_durable()
+        assert make_durable([flush]) == [None]
+        log.finish_flush(flush)
+        log.set_high_watermark(log.log_end_offset)  # below it, retention and requests may delete
+    return broker
 
 
 def run(plan: Plan | None) -> None:
@@ -245,10 +252,11 @@ class Refusing:
 NEVER = 1 << 30
 
 
-def assert_sound(log: UnifiedLog) -> None:
-    """Each record of `append` contains its own offset."""
+def assert_sound(log: UnifiedLog, *, is_cleaned: bool = False) -> None:
+    """Each record of `append` contains its own offset, and all have one key."""
     values = all_values(log)
-    assert [offset for offset, _ in values] == list(range(log.log_start_offset, log.log_end_offset))
+    offsets, every = [offset for offset, _ in values], range(log.log_start_offset, log.log_end_offset)
+    assert offsets[-1:] == list(every[-1:]) if is_cleaned else offsets == list(every)
     assert all(value == b"%d" % offset * 20 for offset, value in values)
 
 
@@ -290,7 +298,7 @@ def assert_goes_on(deed: Deed, broker: Broker, before: dict[TopicPartition, int]
     assert manager.directories[1].online
     acknowledged = ends(broker)
     for log in list(manager.logs.values()):
-        if log.log_end_offset < 1000:
+        if log.log_end_offset < 1000 and not log.config.compact:
             assert_sound(log)
             append(log, 1)
             assert_sound(log)
@@ -301,16 +309,41 @@ def assert_goes_on(deed: Deed, broker: Broker, before: dict[TopicPartition, int]
     topic_id = b"\x08" * 16 if deed is delete_and_make_anew else TOPIC_ID
     again.manager.settle_rivals(lambda topic: topic_id)
     assert again.online == [True, True], again.notes
+    for log in again.manager.logs.values():
+        log.config = CONFIG  # what the metadata tell
     for name, end in before.items():
         found = again.manager.logs.get(name)
         if name != NAME or deed in KEEPING:
             assert found is not None, (name, again.notes)
             assert found.log_end_offset >= max(end, acknowledged.get(name, 0))
         if found is not None and found.log_end_offset < 1000:
-            assert_sound(found)
+            assert_sound(found, is_cleaned=deed is clean and name == NAME)
     if deed is delete_and_make_anew and NAME in acknowledged:
         made = again.manager.logs[NAME]
         assert (made.topic_id, made.log_end_offset) == (topic_id, acknowledged[NAME] + 1)
+
+
+@pytest.mark.parametrize("left", [(), (".index",), (".timeindex",)])
+def test_a_pass_of_retention_ends_where_somebody_has_removed_the_files(left: tuple[str, ...]) -> None:
+    """An operator has made room by hand."""
+    broker = filled()
+    log, first = broker.manager.logs[NAME], broker.manager.logs[NAME].segments[0]
+    for path in [
+        path for path in broker.disk.files if path.startswith(first.stem) and not path.endswith(left)
+    ]:
+        broker.disk.remove(path)
+    log.config = config(retention_bytes=1500)
+    whole = LogUpkeep(broker.manager).begin_retention(NOW_MS)
+    steps = 0
+    while (step := whole.next()) is not None:
+        step.run()
+        step.finish()
+        steps += 1
+        assert steps < 10
+    assert log.segments[0] is not first
+    assert log.log_start_offset == log.segments[0].base_offset
+    assert_sound(log)
+    assert broker.online == [True, True]
 
 
 NEED_A_DESCRIPTOR = "open create sync_directory list_directory read_bytes write_atomic"

@@ -3,7 +3,10 @@ KIP-112, KIP-858."""
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import logging
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -185,6 +188,47 @@ def test_a_directory_that_cannot_be_read_is_offline_from_the_start(tmp_path: Pat
     assert broker_disks.halted == []
     assert broker_disks.life.failed == []
     broker_disks.found.locks.release()
+
+
+@pytest.mark.parametrize("below", ["", "meta.properties"])
+def test_a_directory_of_which_the_disk_tells_nothing_is_offline_from_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, below: str
+) -> None:
+    """A file system that has given up answers stat with an error too. Nobody is told to format it."""
+    config = formatted(config_of(tmp_path))
+    whole, broken = os.stat, str(tmp_path / "c" / below)
+
+    def refusing(path: Any, *arguments: Any, **options: Any) -> os.stat_result:
+        if str(path).startswith(broken):
+            raise OSError(errno.EIO, "Input/output error", path)
+        return whole(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "stat", refusing)
+    broker_disks = BrokerDisks(config)
+    assert [each.online for each in broker_disks.manager.directories] == [True, True, False]
+    assert {path: error.errno for path, error in broker_disks.found.failed.items()} == {
+        str(tmp_path / "c"): errno.EIO
+    }
+    broker_disks.found.locks.release()
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EIO])
+def test_a_directory_that_cannot_be_locked_is_not_said_to_be_in_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """A network file system may have no locks."""
+    config = formatted(config_of(tmp_path))
+    refused: list[int] = [number]
+
+    def refusing(descriptor: int, command: int) -> None:
+        raise OSError(refused[0], os.strerror(refused[0]))
+
+    monkeypatch.setattr(fcntl, "lockf", refusing)
+    with pytest.raises(StorageProblem, match=f"cannot lock log directory .*: {os.strerror(number)}"):
+        opened(config)
+    for refused[0] in (errno.EAGAIN, errno.EACCES):
+        with pytest.raises(StorageProblem, match="another process is using this directory"):
+            opened(config)
 
 
 def test_without_the_metadata_logs_directory_no_node_starts(tmp_path: Path) -> None:

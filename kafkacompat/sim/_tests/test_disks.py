@@ -33,6 +33,7 @@ parents = st.sampled_from(DIRECTORIES)
 names = st.sampled_from(FILE_NAMES + DIRECTORY_NAMES)
 anything = st.builds("{}/{}".format, parents, names)
 CALLS: dict[str, Callable[[Any], Any]] = {
+    "exists": lambda disk: disk.exists("/d/f"),
     "list_directory": lambda disk: disk.list_directory("/d"),
     "make_directory": lambda disk: disk.make_directory("/e"),
     "read_bytes": lambda disk: disk.read_bytes("/d/f"),
