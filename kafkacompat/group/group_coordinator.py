@@ -297,6 +297,10 @@ class GroupCoordinator:
             self._settings.group, self._configs, timers, tasks, self._random, self._memory, self.meters
         )
         machine.on_topics(self._topics, set(), has_new=False)
+        former = self._shards.get(partition)
+        if former is not None:  # there was no memory, so the partition is loaded anew
+            deleting = machine_of(former).offsets.deleting
+            machine.offsets.deleting.update({name: dict(ids) for name, ids in deleting.items()})
         return machine
 
     def _overrides(self, group_id: str) -> Mapping[str, str]:

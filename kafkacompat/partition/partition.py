@@ -65,6 +65,7 @@ class Partition:
         "isr",
         "leader",
         "leader_epoch",
+        "led_since_epoch",
         "log",
         "node_id",
         "partition_epoch",
@@ -115,6 +116,9 @@ class Partition:
         """The log was truncated and a checkpoint offset is still too high: its records do not count as replicated."""
         self.epoch_start_offset = -1
         """The log end offset when this node became leader in leader_epoch. -1 while it is not the leader."""
+        self.led_since_epoch = NO_EPOCH
+        """The leader epoch in which this node began to lead, or what it led became a mirror. What was produced since is still in
+        the log."""
         self.followers: dict[int, Replica] = {}
         """On a leader: all other replicas."""
         self.unflushed = 0
@@ -141,10 +145,12 @@ class Partition:
         if changed:
             self.leader = image.leader
             self.leader_epoch = image.leader_epoch
-            self.is_leader = image.leader == self.node_id
+            has_led, self.is_leader = self.is_leader, image.leader == self.node_id
             self.followers.clear()
             if self.is_leader:
                 self.epoch_start_offset = self.log.log_end_offset
+                if not has_led or self.log.config.is_mirror:
+                    self.led_since_epoch = self.leader_epoch
                 self._begin_epoch()
             else:
                 self.epoch_start_offset = -1

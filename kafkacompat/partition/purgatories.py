@@ -130,13 +130,15 @@ Errors = Mapping[TopicPartition, ErrorCode]
 class DelayedProduce(DelayedOperation):
     """The appends of one request, which wait until the high watermark has passed them, or for the timeout."""
 
-    __slots__ = ("ends", "errors")
+    __slots__ = ("ends", "epochs", "errors")
 
     answer: Deferred[Errors]
 
     def __init__(self, ends: Mapping[TopicPartition, int]) -> None:
         super().__init__()
         self.ends = dict(ends)
+        self.epochs: dict[TopicPartition, int] = {}
+        """Leader epochs in which the wait began."""
         self.errors: dict[TopicPartition, ErrorCode] = {}
 
     @property
@@ -161,7 +163,8 @@ class ProducePurgatory:
     Each partition of a request is decided separately. The request is answered when all are decided, or at its timeout.
     Another leader ends the wait of its partition with NOT_LEADER_OR_FOLLOWER; the appended records stay. A failed log directory
     and a deleted topic end it too. A new epoch of this leader does not: nothing is truncated, and a producer that is refused
-    appends the same records again.
+    appends the same records again. But it does if the topic becomes a mirror, which gives up what its source does not have, and
+    if another one has led in between: many requests are looked at in later turns.
     """
 
     def __init__(
@@ -207,6 +210,8 @@ class ProducePurgatory:
                 continue
             if waiter is None:
                 waiter = DelayedProduce(ends)
+            if core is not None:
+                waiter.epochs[partition] = core.leader_epoch
             if not is_behind:
                 are_behind = False
         if waiter is None:
@@ -240,7 +245,7 @@ class ProducePurgatory:
         core = self._cores.get(partition)
         if core is None:
             errors[partition] = self._absent(partition)
-        elif core.check_leader(NO_EPOCH) is not NONE:
+        elif not core.is_leader or waiter.epochs.get(partition, core.leader_epoch) < core.led_since_epoch:
             errors[partition] = ErrorCode.NOT_LEADER_OR_FOLLOWER
         elif core.log.high_watermark >= waiter.ends[partition]:
             errors[partition] = (

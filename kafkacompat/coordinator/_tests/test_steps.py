@@ -677,6 +677,24 @@ def test_a_deletion_that_the_log_refuses_half_way_leaves_the_group() -> None:
     assert commit(world, 5, group="g0") == E.NONE
 
 
+def test_offsets_of_a_deleted_topic_go_although_their_partition_is_loaded_anew_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The topic that has its name by then does not get them."""
+    world = stored(3_000)
+    keep = [world.image.topics[OFFSETS_TOPIC], world.image.topics["u"]]
+    world.publish(keep)
+    world.publish([*keep, topic_image("t", 3_000, b"n" * 16)])
+    assert machine(world).offsets.get("g0", "t", 2_998) is not None
+    lacks_memory(monkeypatch, 1)
+    assert commit(world, 7, topic="u", group="other") == E.NOT_COORDINATOR
+    list(steps_of(world))
+    assert fetch(world, group="g0", partition=2_998).committed_offset == -1
+    assert fetch(world, topic="u", group="other").committed_offset == 7
+    assert machine(world).offsets.count == 1
+    assert not machine(world).offsets.deleting
+
+
 def test_a_deletion_whose_part_the_log_refuses_after_a_large_transaction_leaves_the_group() -> None:
     """The part has waited for the end of the transaction, and the log takes the other parts."""
     world = stored(3_000)

@@ -411,6 +411,22 @@ def test_a_source_turns_back_and_gives_up_what_was_not_mirrored() -> None:
     assert values_of(here.log(), 9) == {0: b"a", 1: b"b", 2: b"c", 3: b"other", 4: b"more"}
 
 
+def test_who_waits_for_replicas_of_what_a_turn_gives_up_is_not_told_that_they_have_it() -> None:
+    here = Turning()
+    produce(here, b"a")
+    other = failed_over(here)
+    produce(other, b"more")
+    here.cut.add(frozenset((1, 2)))
+    waiting = here.leader().produce(b"lost")
+    assert not waiting.done
+    here.turn_back(other)
+    here.cut.clear()
+    here.follow()
+    assert values_of(here.log(), 9) == {0: b"a", 1: b"other", 2: b"more"}
+    assert here.log().high_watermark == 3
+    assert waiting.result() is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
 def test_a_source_that_turned_back_takes_over_and_is_turned_to_again() -> None:
     """Each turn has leader epochs above all of the turn before."""
     here = Turning()

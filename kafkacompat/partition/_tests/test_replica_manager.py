@@ -210,6 +210,25 @@ def test_a_leader_that_stays_leader_in_the_next_epoch_goes_on_waiting_for_replic
     assert deleted.result() == {T0: (ErrorCode.NONE, 1)}
 
 
+def test_who_waits_for_replicas_is_not_told_of_what_was_written_instead_since_another_one_has_led() -> None:
+    """Many wait, so this one is looked at in a later turn, when this node leads again."""
+    world = two_replicas()
+    world.produce(acks=-1)
+    waiting = world.manager.when_replicated({T0: 1}, 1000)
+    assert waiting is not None
+    world.manager.wakeups.budget.left_us = 0
+    led_by_another = partition_image(replicas=(1, 2), leader=2, epoch=1)
+    world.publish(with_partitions(world.image, "t", {0: led_by_another}))
+    world.log().truncate_to(0)
+    world.publish(with_partitions(world.image, "t", {0: partition_image(replicas=(1, 2), epoch=2)}))
+    world.produce(acks=-1)
+    world.manager.follower_fetched(world.manager.by_name[T0], 2, 1)
+    assert world.log().high_watermark == 1
+    assert not waiting.done
+    world.time.advance(0)
+    assert waiting.result() == {T0: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+
+
 def test_who_waits_for_replicas_of_a_deleted_topic_is_told_that_it_is_unknown() -> None:
     replicas = partition_image(replicas=(1, 2))
     world = LedPartitions(topic_image("t", {0: replicas}), brokers=[broker_image(1), broker_image(2)])
