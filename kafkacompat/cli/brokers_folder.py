@@ -28,7 +28,9 @@ from kafkacompat.config import ServerConfig, parse_voters
 from kafkacompat.failure import CommandFailed
 from kafkacompat.log.disk import RealDisk, sync_directory
 from kafkacompat.net.runtime import SystemClock, SystemRandom
+from kafkacompat.raft.election_state import QUORUM_STATE_FILE
 from kafkacompat.raft.storage import (
+    BOOTSTRAP_CHECKPOINT,
     META_PROPERTIES,
     METADATA_PARTITION,
     DirectoryLocks,
@@ -127,8 +129,11 @@ class BrokersFolder:
         """Format the first broker of a new cluster, and save the layout. The others are formatted when they start."""
         config = self.config_of(self.config.node_id, number)
         directories = (absolute_metadata_dir(config), *absolute_log_dirs(config))
-        # A start that ended before the layout was saved has given directories an id.
-        cluster_id = next(filter(None, map(self._cluster_id, directories)), None) or new_id()
+        # A start that ended before the layout was saved has given directories an id. Those of a broker that has run are refused by
+        # the format, as they have another id: the disk with the layout may not be mounted.
+        formatted = [each for each in directories if self._cluster_id(each)]
+        is_new = not formatted or any(map(self._is_used, formatted))
+        cluster_id = new_id() if is_new else self._cluster_id(formatted[0]) or new_id()
         self._format(config, cluster_id, standalone=not parse_voters(config))
         return self.save(number, cluster_id)
 
@@ -146,6 +151,16 @@ class BrokersFolder:
         out some of its directories. After that, one that is not formatted may be a disk that is not mounted."""
         metadata_log = os.path.join(metadata_directory, METADATA_PARTITION)
         return self._cluster_id(metadata_directory) is not None and self._disk.exists(metadata_log)
+
+    def _is_used(self, directory: str) -> bool:
+        """Whether a formatted directory has more than a format writes. One that cannot be read counts as used."""
+        try:
+            names = self._disk.list_directory(directory)
+            if self._disk.exists(os.path.join(directory, METADATA_PARTITION, QUORUM_STATE_FILE)):
+                return True
+        except OSError:
+            return True
+        return not {META_PROPERTIES, BOOTSTRAP_CHECKPOINT, METADATA_PARTITION}.issuperset(names)
 
     def format_new(self, node_id: int, layout: Layout, tell: Callable[[str], None]) -> None:
         """Format those directories of a broker that are not formatted."""

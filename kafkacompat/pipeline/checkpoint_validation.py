@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.file_systems import lock, names_in, read_text, write_text
+from kafkacompat.pipeline.groups import logged_offsets
 from kafkacompat.pipeline.job import Query
 from kafkacompat.pipeline.manifest import (
     Manifest,
@@ -23,7 +24,6 @@ from kafkacompat.pipeline.manifest import (
     decode,
     difference,
     encode,
-    topics_left_out,
     topics_made_anew,
     upgrade,
 )
@@ -153,28 +153,21 @@ def require_same_run(
     topics.
 
     A new checkpoint gets this manifest. With `--ignore-data-loss`, a topic that was deleted and created again is
-    accepted, and that one of the checkpoint is not read any more.
+    accepted, and that one of the checkpoint is not read any more. `queries`: with the topics that they read in this run.
     """
+    queries = list(queries)
     kept = require_same_job(session, now, options)
     if kept is None:
         planned = [query.name for query in queries if _planned(session, query, options) != NONE]
         _require_own(session, planned, now, options)
+        _require_topics(session, queries, options, say)
         if planned:
             older = f"checkpoint {options.checkpoint} of job {now.job} has no manifest"
             say(f"{older}; this run assumes that its settings, cluster and topics are the same")
     else:
         if (upgraded := upgrade(kept, now)) is not None:
             say(f"checkpoint {options.checkpoint} of job {now.job}: {upgraded}")
-        left_out = topics_left_out(kept, now)
-        if left_out and options.fail_on_data_loss:
-            # Spark plans a batch without them, fails, and repeats this batch whatever the next run reads.
-            raise PipelineFailed(
-                f"checkpoint {options.checkpoint} of job {now.job} has offsets of topics that this run does not read: "
-                f"{', '.join(left_out)}. Read them too, use --ignore-data-loss to go on without them, or empty folders for "
-                "--checkpoint and --output"
-            )
-        if left_out:
-            say(f"topics {', '.join(left_out)} are not read any more")
+        _require_topics(session, queries, options, say)
         anew = topics_made_anew(kept, now)
         if anew and options.fail_on_data_loss:
             raise PipelineFailed(
@@ -189,6 +182,28 @@ def require_same_run(
         if kept == now:
             return
     write_text(session, _manifest(now, options), encode(now))
+
+
+def _require_topics(
+    session: SparkSession, queries: Iterable[Query], options: RunOptions, say: Callable[[str], None]
+) -> None:
+    """Raise PipelineFailed if a query has offsets of a topic that it does not read now. The manifest does not tell: a query may
+    read fewer topics than its job, and Spark keeps the offsets until it has planned a batch without them."""
+    for query in queries:
+        number = _planned(session, query, options)
+        place = f"{checkpoint_of(query, options)}/offsets/{number}"
+        text = None if number == NONE else read_text(session, place)
+        found = {topic for topic, _ in logged_offsets(text or "")}
+        left_out = ", ".join(sorted(found.difference(query.reads)))
+        if left_out and options.fail_on_data_loss:
+            # Spark plans a batch without them, fails, and repeats this batch whatever the next run reads.
+            raise PipelineFailed(
+                f"query {query.name} of checkpoint {options.checkpoint} has offsets of topics that it does not read now: "
+                f"{left_out}. Read them too, use --ignore-data-loss to go on without them, or empty folders for "
+                "--checkpoint and --output"
+            )
+        if left_out:
+            say(f"query {query.name} does not read topics {left_out} any more")
 
 
 def _require_own(session: SparkSession, planned: Iterable[str], now: Manifest, options: RunOptions) -> None:

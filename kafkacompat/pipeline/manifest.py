@@ -116,11 +116,6 @@ def upgrade(kept: Manifest, now: Manifest) -> str | None:
     )
 
 
-def topics_left_out(kept: Manifest, now: Manifest) -> list[str]:
-    """Return the topics of the checkpoint that the run does not read."""
-    return sorted(kept.topic_ids.keys() - now.topic_ids.keys())
-
-
 def topics_made_anew(kept: Manifest, now: Manifest) -> list[str]:
     """Return the topics whose id differs from the one that the checkpoint's offsets belong to."""
     return sorted(

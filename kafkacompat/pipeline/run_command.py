@@ -435,7 +435,8 @@ def run(arguments: argparse.Namespace) -> int:
             for job in jobs:
                 ids = {name: topic_ids[name] for name in read[job.name]}
                 manifest = manifest_of(job, options, cluster_id, ids)
-                require_same_run(session, manifest, job.queries, options, say)
+                of_job = [job.for_run(query, options) for query in job.queries]
+                require_same_run(session, manifest, of_job, options, say)
             choose_checkpoint_files(session, options)
             for form in formats:
                 TABLE_FORMATS[form].use_output(session, options.output)

@@ -418,6 +418,36 @@ def test_offsets_are_told_of_every_topic_that_matches(
     assert "Could not match any topic-partitions with the specified filters" in capsys.readouterr().err
 
 
+def test_offsets_that_cannot_be_had_hide_no_others(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Partial(Brokers):
+        def metadata(self, names: list[str] | None) -> MetadataResponse:
+            told = super().metadata(names)
+            told.topics[0].partitions[1].leader_id = -1
+            return told
+
+    class Reader:
+        def __init__(self, _: object, name: str, only: list[int]) -> None:
+            self.name, self.only = name, only
+
+        def offsets(self, time: int) -> dict[int, int]:
+            if self.name == "c":
+                raise CommandFailed("c-0: KAFKA_STORAGE_ERROR")
+            return dict.fromkeys(self.only, 7)
+
+    monkeypatch.setattr(cluster, "Cluster", lambda _: Partial(topics={"b": 2, "c": 1, "d": 1}))
+    monkeypatch.setattr(cluster, "Reader", Reader)
+    monkeypatch.setattr(cluster, "Backoff", lambda _: SimpleNamespace(is_over=True))
+    assert main(["kafka-get-offsets", *NOWHERE]) == 0
+    told = capsys.readouterr()
+    assert told.out == "b:0:7\nd:0:7\n"
+    assert told.err.splitlines() == [
+        "Skip getting offsets for topic-partition b-1 due to error: it has no leader",
+        "Skip getting offsets for topic-partition c-0 due to error: c-0: KAFKA_STORAGE_ERROR",
+    ]
+
+
 def test_members_of_both_protocols_are_told_by_their_partitions() -> None:
     who = {"member_id": "m", "client_host": "/10.0.0.1", "client_id": "c"}
     assignment = Assignment(topic_partitions=[TopicPartitions(topic_name="t", partitions=[0, 2])])

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from kafkacompat.cli import format as format_command
 from kafkacompat.cli import start
 from kafkacompat.cli.reader import EARLIEST, LATEST, Reader
 from kafkacompat.cli.view import Broker, brokers_of
-from kafkacompat.client.blocking import Cluster, Connection
+from kafkacompat.client.blocking import API_TIMEOUT_S, Backoff, Cluster, Connection
 from kafkacompat.client.exchange import BrokerAway
 from kafkacompat.container.tools.options import Options, address_of, topic_pattern
 from kafkacompat.failure import CommandFailed
@@ -130,20 +131,40 @@ def run_get_offsets(arguments: argparse.Namespace) -> int:
             ) from None
     pattern = topic_pattern(".*" if arguments.topic is None else arguments.topic)
     found: dict[tuple[str, int], int] = {}
-    is_matched = False
     with Cluster(address_of(arguments)) as cluster:
-        for topic in cluster.metadata(None).topics:
-            name = topic.name or ""
-            numbers = [each.partition_index for each in topic.partitions]
-            chosen = [each for each in numbers if only is None or each in only]
-            if chosen and pattern.fullmatch(name):
-                is_matched = True
-                offsets = Reader(cluster, name, chosen).offsets(time)
+        leaders = leaders_of(cluster, pattern, only)
+        if not leaders:
+            raise CommandFailed("Could not match any topic-partitions with the specified filters")
+        for (name, leader), numbers in leaders.items():
+            try:
+                if leader < 0:
+                    raise CommandFailed("it has no leader")
+                offsets = Reader(cluster, name, numbers).offsets(time)
                 found.update({(name, number): offset for number, offset in offsets.items()})
-    if not is_matched:
-        raise CommandFailed("Could not match any topic-partitions with the specified filters")
+            except CommandFailed as failure:
+                # It hides none of the others.
+                for number in numbers:
+                    skipped = f"Skip getting offsets for topic-partition {name}-{number}"
+                    print(f"{skipped} due to error: {failure}", file=sys.stderr)
     print("".join(offset_lines(found)), end="")
     return 0
+
+
+def leaders_of(
+    cluster: Cluster, pattern: re.Pattern[str], only: Collection[int] | None
+) -> dict[tuple[str, int], list[int]]:
+    """The partitions that are asked for, by topic and leader. Leaders that are being elected are waited for, once for all."""
+    backoff = Backoff(API_TIMEOUT_S)
+    while True:
+        found: dict[tuple[str, int], list[int]] = {}
+        for topic in cluster.metadata(None).topics:
+            name = topic.name or ""
+            for each in topic.partitions if pattern.fullmatch(name) else ():
+                if only is None or each.partition_index in only:
+                    found.setdefault((name, each.leader_id), []).append(each.partition_index)
+        if backoff.is_over or all(leader >= 0 for _, leader in found):
+            return found
+        backoff.wait()
 
 
 def offset_lines(offsets: Mapping[tuple[str, int], int]) -> list[str]:

@@ -19,7 +19,6 @@ from kafkacompat.pipeline.manifest import (
     difference,
     encode,
     manifest_of,
-    topics_left_out,
     topics_made_anew,
     upgrade,
 )
@@ -182,12 +181,6 @@ def test_a_topic_made_anew_is_named_unless_a_broker_gives_no_ids() -> None:
     without = replace(manifest(), topic_ids=dict.fromkeys(IDS, ""))
     assert topics_made_anew(without, now) == []
     assert topics_made_anew(now, without) == []
-
-
-def test_a_topic_that_a_run_does_not_read_any_more_is_named() -> None:
-    first, second = IDS
-    assert topics_left_out(manifest(), replace(manifest(), topic_ids={first: IDS[first]})) == [second]
-    assert topics_left_out(manifest(), replace(manifest(), topic_ids=IDS | {"more": "id"})) == []
 
 
 @pytest.mark.parametrize(

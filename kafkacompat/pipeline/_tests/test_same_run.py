@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import gc
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -93,23 +94,61 @@ def test_a_topic_made_anew_is_gone_on_with_only_if_asked(spark: SparkSession, op
     assert len(said) == 1
 
 
+def plan(options: RunOptions, query: str, number: int, *topics: str) -> None:
+    """What Spark writes before it carries out a batch."""
+    offsets = Path(options.checkpoint) / query / "offsets"
+    offsets.mkdir(parents=True, exist_ok=True)
+    (offsets / str(number)).write_text("v1\n{}\n" + json.dumps({topic: {"0": 5} for topic in topics}))
+
+
 def test_a_run_without_a_topic_of_the_checkpoint_is_refused_before_it_plans_a_batch(
     spark: SparkSession, options: RunOptions
 ) -> None:
     """Spark would plan a batch without the topic, and repeat it for ever, with the right topics too."""
     said: list[str] = []
     both = replace(manifest(options), topic_ids={LOGS_RAW: "first", "nginx": "second"})
-    require_same_run(spark, both, LOGS.queries, options, said.append)
-    with pytest.raises(
-        PipelineFailed, match=r"has offsets of topics that this run does not read: nginx\. Read them too"
-    ):
+    of_both = [replace(query, reads=(LOGS_RAW, "nginx")) for query in LOGS.queries]
+    require_same_run(spark, both, of_both, options, said.append)
+    plan(options, "logs-events", 0, LOGS_RAW, "nginx")
+    refusal = r"query logs-events .* has offsets of topics that it does not read now: nginx\. Read them too"
+    with pytest.raises(PipelineFailed, match=refusal):
         require_same_run(spark, manifest(options), LOGS.queries, options, said.append)
     # A refused run changes nothing.
-    require_same_run(spark, both, LOGS.queries, options, said.append)
+    require_same_run(spark, both, of_both, options, said.append)
     assert said == []
     lenient = replace(options, fail_on_data_loss=False)
     require_same_run(spark, manifest(lenient), LOGS.queries, lenient, said.append)
-    assert said == ["topics nginx are not read any more"]
+    assert said == ["query logs-events does not read topics nginx any more"]
+    # That run has ended before Spark has planned a batch: the next one without the option would fail.
+    with pytest.raises(PipelineFailed, match=refusal):
+        require_same_run(spark, manifest(options), LOGS.queries, options, said.append)
+    plan(options, "logs-events", 1, LOGS_RAW)
+    require_same_run(spark, manifest(options), LOGS.queries, options, said.append)
+    assert len(said) == 1
+
+
+def test_a_query_that_reads_fewer_topics_of_its_job_than_before_is_refused(
+    spark: SparkSession, options: RunOptions
+) -> None:
+    """The job reads them all as before, and so its manifest is the same."""
+    both = replace(manifest(options), topic_ids={LOGS_RAW: "first", "nginx": "second"})
+    one, *others = [replace(query, reads=(LOGS_RAW, "nginx")) for query in LOGS.queries]
+    require_same_run(spark, both, [one, *others], options, print)
+    plan(options, one.name, 0, LOGS_RAW, "nginx")
+    fewer = replace(one, reads=("nginx",))
+    with pytest.raises(PipelineFailed, match=f"query {one.name} .* does not read now: {LOGS_RAW}"):
+        require_same_run(spark, both, [fewer, *others], options, print)
+
+
+def test_a_topic_of_which_no_batch_is_planned_may_be_left_out(
+    spark: SparkSession, options: RunOptions
+) -> None:
+    """The first run had a mistake in the name of a source, and was stopped at once."""
+    said: list[str] = []
+    both = replace(manifest(options), topic_ids={LOGS_RAW: "first", "ngnix": "second"})
+    require_same_run(spark, both, LOGS.queries, options, said.append)
+    require_same_run(spark, manifest(options), LOGS.queries, options, said.append)
+    assert said == []
 
 
 def test_a_checkpoint_older_than_manifests_is_told_of_once(spark: SparkSession, options: RunOptions) -> None:
