@@ -129,6 +129,13 @@ def test_what_the_file_says_is_kept() -> None:
     assert said["ssl.key.password"] == "${env:KEY}"
 
 
+def test_only_the_controller_among_the_brokers_joins_the_quorum_by_itself() -> None:
+    of_brokers = [settings(place, controller_quorum_auto_join_enable="true") for place in range(3)]
+    configs = map(ServerConfig.from_properties, of_brokers)
+    joins = [each.get_boolean("controller.quorum.auto.join.enable") for each in configs]
+    assert joins == [True, False, False]
+
+
 def test_brokers_are_advertised_as_far_from_each_other_as_they_listen() -> None:
     said = settings(2, advertised_listeners="PLAINTEXT://outside:19092")
     assert said["listeners"] == "PLAINTEXT://:9095"

@@ -74,12 +74,14 @@ def test_replication_fits_the_number_of_nodes(size: int, copies: str, in_sync: s
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
 def test_every_nodes_settings_are_valid(size: int, tmp_path: Path) -> None:
-    made = layout(size, racks=["a", "b"], overrides={"num.partitions": "7"})
+    of_controllers = "controller.quorum.auto.join.enable"
+    made = layout(size, racks=["a", "b"], overrides={"num.partitions": "7", of_controllers: "true"})
     for node in made.nodes:
         config = ServerConfig.from_properties(settings_of(made, node, tmp_path / "data"))
         assert (config.node_id, set(config.roles)) == (node.node_id, set(node.roles.split(",")))
         assert config.get_string("broker.rack") == ("a" if node.node_id % 2 else "b")
         assert config.get_int("num.partitions") == 7
+        assert config.get_boolean(of_controllers) == node.is_controller
         assert not config.unknown
 
 

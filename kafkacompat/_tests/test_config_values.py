@@ -286,6 +286,12 @@ def test_settings_that_stand_for_one_another() -> None:
             "listeners": "CONTROLLER://:9093",
             "cordoned.log.dirs": "/of/brokers",
         },
+        {
+            "process.roles": "controller",
+            "listeners": "CONTROLLER://:9093",
+            "remote.log.storage.system.enable": "true",
+            "log.local.retention.ms": "604800001",
+        },
         {"max.connections.per.ip": "0", "max.connections.per.ip.overrides": "127.0.0.1:5"},
         {"replica.fetch.wait.max.ms": "30000"},
         {"log.cleanup.policy": ""},

@@ -13,7 +13,7 @@ from kafkacompat.addresses import host_and_port
 from kafkacompat.cli.cluster_files import BROKER, HIGHEST_PORT, NODES_MAX, replication_settings
 from kafkacompat.cli.settings import BROKERS_SETTING
 from kafkacompat.config import ConfigError, EndPoint, ServerConfig, defaults_without_file, parse_voters
-from kafkacompat.config.server import CONTROLLER_BOOTSTRAP_SERVERS
+from kafkacompat.config.server import AUTO_JOIN, CONTROLLER_BOOTSTRAP_SERVERS
 
 AUTO: Final = "auto"
 BROKER_BYTES: Final = 256 * 1024 * 1024
@@ -121,6 +121,7 @@ def settings_of(
         found |= {METRICS_PORT: "0", METRICS_HOST: "127.0.0.1"}
     if place > 0:
         found["process.roles"] = BROKER
+        found.pop(AUTO_JOIN, None)  # refused without the controller role
         found |= _listeners_of(properties, config, ports_of(config, number)[place])
     return found
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from kafkacompat.addresses import host_and_port
 from kafkacompat.cli.settings import LAYOUT_FILE
 from kafkacompat.config import ConfigError
-from kafkacompat.config.server import CONTROLLER_BOOTSTRAP_SERVERS
+from kafkacompat.config.server import AUTO_JOIN, CONTROLLER_BOOTSTRAP_SERVERS
 from kafkacompat.dataclass import dataclass
 from kafkacompat.failure import CommandFailed
 from kafkacompat.security.cluster_address import ClusterAddress
@@ -206,7 +206,10 @@ def settings_of(
         "log.dirs": str(data),
         **replication_settings(layout.initial_size),
         **(security or {}),
-        **layout.overrides,
+        # The overrides are of all nodes, and this one is refused without the controller role.
+        **{
+            name: value for name, value in layout.overrides.items() if node.is_controller or name != AUTO_JOIN
+        },
     }
 
 

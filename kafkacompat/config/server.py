@@ -74,6 +74,7 @@ COMPACTED_TOO = "remote.storage.compacted.topics.enable"
 TIERING = "remote.log.storage.system.enable"
 AUTHORIZER_CLASS_NAME = "authorizer.class.name"
 CONTROLLER_BOOTSTRAP_SERVERS = "controller.quorum.bootstrap.servers"
+AUTO_JOIN = "controller.quorum.auto.join.enable"
 AUTHORIZER_SETTINGS = frozenset(("super.users", "allow.everyone.if.no.acl.found"))
 """Read only by the authorizer, so they are not settings of the broker."""
 
@@ -380,10 +381,8 @@ def _check_roles(config: ServerConfig) -> None:
                 "listeners", f"has {extra}, not in controller.listener.names, but process.roles is controller"
             )
     else:
-        if config.get_boolean("controller.quorum.auto.join.enable"):
-            raise _refuse(
-                "controller.quorum.auto.join.enable", "is for nodes with the controller role in process.roles"
-            )
+        if config.get_boolean(AUTO_JOIN):
+            raise _refuse(AUTO_JOIN, "is for nodes with the controller role in process.roles")
         if config.node_id in voters:
             raise _refuse(
                 "controller.quorum.voters",
@@ -452,7 +451,7 @@ def _check_logs(config: ServerConfig) -> None:
         raise _refuse(
             "log.retention.ms", "(or log.retention.minutes, log.retention.hours) must be -1 or at least 1"
         )
-    if config.get_boolean(TIERING):
+    if config.get_boolean(TIERING) and "broker" in config.roles:
         check_local_retention(config)
     threads = config.get_int("log.cleaner.threads")
     if threads < 1:

@@ -164,9 +164,11 @@ class QuorumCore(QuorumState):
             outcome = elections.maybe_handle_common_response(
                 self, response.error, response.epoch, response.leader_id, response.leader_endpoints
             )
-            if outcome is elections.CommonOutcome.PROCEED and self.follower is not None:
+            # An older leader, as of Apache Kafka 3.9, takes no report while kraft.version is 0. As in Kafka it is told once.
+            is_unsupported = response.error is ErrorCode.UNSUPPORTED_VERSION and response.epoch == self.epoch
+            if self.follower is not None and (is_unsupported or outcome is elections.CommonOutcome.PROCEED):
                 self.follower.has_updated_leader = True
-            return outcome is not elections.CommonOutcome.FAILED
+            return is_unsupported or outcome is not elections.CommonOutcome.FAILED
         # A node with auto join repeats its request in time, whatever the leader answers.
         return asked is AddRaftVoterRequest or asked is RemoveRaftVoterRequest
 

@@ -123,7 +123,8 @@ class FollowerState:
     download: SnapshotDownload | None = None
     update_voter_at_ms: int = NEVER_MS
     has_updated_leader: bool = False
-    """The leader has taken this node's UpdateRaftVoter. With kraft.version 0 it need not be sent again in this epoch."""
+    """The leader has taken this node's UpdateRaftVoter, or takes none. With kraft.version 0 it need not be sent again in this
+    epoch."""
 
 
 @dataclass(slots=True)

@@ -818,6 +818,16 @@ def test_a_voter_tells_of_itself_under_kraft_version_0_until_the_leader_has_take
     assert (next_update(node) is not None) == is_repeated
 
 
+def test_a_leader_that_takes_no_reports_is_told_of_a_voter_once_and_fetched_from_at_once() -> None:
+    """Apache Kafka 3.9 answers so while kraft.version is 0."""
+    node = following(kraft_version=0)
+    sent = next_update(node)
+    assert sent is not None
+    node.answer(sent, RaftVoterResponse(ErrorCode.UNSUPPORTED_VERSION, None, EPOCH, 3, address(3)))
+    assert node.sent(FetchRequest)
+    assert next_update(node) is None
+
+
 def test_a_second_vote_answer_of_one_voter_does_not_count_twice() -> None:
     node = Node(voters=(1, 2, 3, 4, 5), stored=ElectionState(EPOCH))
     sent = node.become_prospective()
