@@ -231,6 +231,10 @@ class Partition:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return refused
 
+    def has_led_since(self, leader_epoch: int) -> bool:
+        """Whether what was appended in an epoch is still in the log: this node leads, and nobody else has led since."""
+        return self.is_leader and leader_epoch >= self.led_since_epoch
+
     def check_replica(self, replica_id: int, current_leader_epoch: int) -> ErrorCode:
         """Check that a replica may fetch: it must be in the assignment."""
         refused = self.check_leader(current_leader_epoch)

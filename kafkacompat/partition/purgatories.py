@@ -245,7 +245,7 @@ class ProducePurgatory:
         core = self._cores.get(partition)
         if core is None:
             errors[partition] = self._absent(partition)
-        elif not core.is_leader or waiter.epochs.get(partition, core.leader_epoch) < core.led_since_epoch:
+        elif not core.has_led_since(waiter.epochs.get(partition, core.leader_epoch)):
             errors[partition] = ErrorCode.NOT_LEADER_OR_FOLLOWER
         elif core.log.high_watermark >= waiter.ends[partition]:
             errors[partition] = (

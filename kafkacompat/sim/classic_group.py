@@ -160,6 +160,7 @@ class Member(GroupClient):
         self._attempt = 0
         """Answers that belong to an earlier attempt are ignored."""
         self.member_id = ""
+        self._named_after = ledger.assigned_last
         self.generation = -1
         self.instance_id: str | None = None
         self.owned: list[Key] | None = None
@@ -205,7 +206,7 @@ class Member(GroupClient):
         return [(topic[0], index) for index in assignment]
 
     def assigned(self, partitions: list[Key]) -> None:
-        self.ledger.assigned(self.generation, self.member_id, partitions)
+        self.ledger.assigned(self.generation, self.member_id, partitions, self._named_after)
 
     def committable(self) -> list[Key]:
         """Return the partitions whose offsets it commits and reads."""
@@ -221,6 +222,8 @@ class Member(GroupClient):
         if self.topic() is None:
             self.later(self._join, HEARTBEAT_MS)
             return
+        if not self.member_id:
+            self._named_after = self.ledger.assigned_last
         protocol = JoinGroupRequestProtocol(name=self.protocol, metadata=self.metadata())
         request = JoinGroupRequest(
             group_id=self.ledger.group_id,

@@ -22,6 +22,12 @@ def named(partition: Hashable) -> str:
     return str(partition)
 
 
+class Generation(NamedTuple):
+    life: int
+    """How many times the group was deleted before."""
+    number: int
+
+
 class GroupHistory:
     """The requests and answers of one group, by partition."""
 
@@ -33,8 +39,9 @@ class GroupHistory:
         """The greatest number that was acknowledged or fetched. It must stay, or be replaced by a greater one."""
         self.is_deleted = False
         """True if the group must have no offsets."""
-        self._owners: dict[tuple[int, Hashable], str] = {}
-        """(generation, partition) -> member id."""
+        self.assigned_last = Generation(0, 0)
+        """The greatest generation that a member was assigned something in."""
+        self._owners: dict[tuple[Generation, Hashable], str] = {}
 
     def issue(self, partition: Hashable) -> int:
         number = self.issued[partition] = self.issued.get(partition, 0) + 1
@@ -61,9 +68,27 @@ class GroupHistory:
                 )
             self.committed(partition, number)
 
-    def assigned(self, generation: int, member_id: str, partitions: Iterable[Hashable]) -> None:
+    def assigned(
+        self, generation: int, member_id: str, partitions: Iterable[Hashable], named_after: Generation
+    ) -> None:
+        """`named_after` is a copy of `assigned_last` from when the member asked for its id.
+
+        A group without members and offsets is deleted, so its generations begin anew. Only then is a new member in a
+        generation that there was before.
+        """
+        last = self.assigned_last
+        if (last.life, generation) <= named_after:
+            if any(number != NOTHING for number in self.settled.values()):
+                raise Breach(
+                    "a group with offsets stays",
+                    f"{self.group_id} is in generation {generation}, after {named_after.number}",
+                )
+            self.assigned_last = Generation(last.life + 1, generation)
+        else:
+            self.assigned_last = max(last, Generation(last.life, generation))
+        now = Generation(self.assigned_last.life, generation)
         for partition in partitions:
-            owner = self._owners.setdefault((generation, partition), member_id)
+            owner = self._owners.setdefault((now, partition), member_id)
             if owner != member_id:
                 raise Breach(
                     "one owner a partition a generation",

@@ -25,15 +25,15 @@ LOOKS_A_MOVE = 3
 class Looks:
     """Counts the checks of a leader."""
 
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, patch: pytest.MonkeyPatch, check: str) -> None:
         self.count = 0
-        original = Partition.check_leader
+        original = getattr(Partition, check)
 
-        def counted(core: Partition, epoch: int) -> ErrorCode:
+        def counted(core: Partition, epoch: int) -> Any:
             self.count += 1
             return original(core, epoch)
 
-        patch.setattr(Partition, "check_leader", counted)
+        patch.setattr(Partition, check, counted)
 
 
 def replicated() -> LedPartitions:
@@ -49,7 +49,7 @@ def test_an_append_to_many_looks_at_the_partition_that_moved(monkeypatch: pytest
     world = replicated()
     waiting = world.manager.when_replicated(dict.fromkeys(AWAITED, 1), 1000)
     assert waiting is not None
-    looks = Looks(monkeypatch)
+    looks = Looks(monkeypatch, "has_led_since")
     for each in AWAITED:
         assert not waiting.done
         world.manager.follower_fetched(world.manager.by_name[each], 2, 1)
@@ -62,7 +62,7 @@ def test_a_deletion_from_many_looks_at_the_partition_that_moved(monkeypatch: pyt
     for each in AWAITED:
         world.manager.follower_fetched(world.manager.by_name[each], 2, 1)
     waiting = world.manager.delete_records(dict.fromkeys(AWAITED, 1), 1000)
-    looks = Looks(monkeypatch)
+    looks = Looks(monkeypatch, "check_leader")
     for each in AWAITED:
         assert not waiting.done
         world.manager.follower_fetched(world.manager.by_name[each], 2, 1, 1)

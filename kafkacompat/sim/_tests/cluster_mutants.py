@@ -59,17 +59,7 @@ def acknowledged_at_the_append(patch: pytest.MonkeyPatch) -> None:
 def waits_survive_a_change_of_leader(patch: pytest.MonkeyPatch) -> None:
     """A parked produce does not fail when this node loses leadership: the new leader's high watermark acknowledges it."""
 
-    def check_leader(self: Partition, current_leader_epoch: int) -> ErrorCode:
-        return ErrorCode.NONE
-
-    original = purgatories.ProducePurgatory._settle
-
-    def settle(self: Any, waiter: Any, partition: Any) -> None:
-        with patch.context() as inner:
-            inner.setattr(Partition, "check_leader", check_leader)
-            original(self, waiter, partition)
-
-    patch.setattr(purgatories.ProducePurgatory, "_settle", settle)
+    patch.setattr(Partition, "has_led_since", lambda self, leader_epoch: True)
 
 
 def no_truncation(patch: pytest.MonkeyPatch) -> None:

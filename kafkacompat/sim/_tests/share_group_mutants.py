@@ -147,7 +147,7 @@ SHARE_GROUP_MUTANTS: tuple[Plant, ...] = (
 )
 SHARE_GROUP_MUTANTS_SEEN_AT: dict[str, SeenAt] = {
     "deposed_leaders_are_not_fenced": (38, 32, 7, 28),
-    "locks_do_not_end": (0, 6),
+    "locks_do_not_end": (7, 0, 6),
     "states_are_read_before_they_are_loaded": (0, 27, 2),
 }
 """The seeds that found them when they were planted, unless it was the first seed."""

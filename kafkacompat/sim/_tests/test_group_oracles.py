@@ -40,11 +40,30 @@ def test_nothing_is_left_of_a_deleted_group() -> None:
 
 def test_a_partition_has_one_owner_in_each_generation() -> None:
     ledger = GroupHistory("g")
-    ledger.assigned(1, "a", [0, 1])
-    ledger.assigned(1, "a", [0, 1])
-    ledger.assigned(2, "b", [0])
+    first = ledger.assigned_last
+    ledger.assigned(1, "a", [0, 1], first)
+    ledger.assigned(1, "a", [0, 1], first)
+    ledger.assigned(2, "b", [0], first)
     with pytest.raises(Breach, match="of a and of b in generation 1"):
-        ledger.assigned(1, "b", [1])
+        ledger.assigned(1, "b", [1], first)
+
+
+def test_generations_begin_anew_once_a_group_without_offsets_is_gone() -> None:
+    ledger = GroupHistory("g")
+    first = ledger.assigned_last
+    ledger.fetched({}, {0: NOTHING})
+    ledger.assigned(2, "a", [0], first)
+    second = ledger.assigned_last
+    ledger.assigned(2, "b", [0], second)
+    ledger.assigned(2, "c", [1], second)
+    with pytest.raises(Breach, match="of b and of c in generation 2"):
+        ledger.assigned(2, "c", [0], second)
+    third = ledger.assigned_last
+    ledger.assigned(3, "d", [0], third)
+    ledger.issue(0)
+    ledger.committed(0, 1)
+    with pytest.raises(Breach, match="a group with offsets stays"):
+        ledger.assigned(1, "e", [0], third)
 
 
 SESSION_US = 700
