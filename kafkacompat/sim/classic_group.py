@@ -134,6 +134,7 @@ class StandaloneConsumer(GroupClient):
             self.is_settled = True
             return
         self._ledger = self.gone.pop()
+        self._ledger.may_return = bool(self.env.counters.clock_jumps)
         self._coordinator = CoordinatorConnection(self, GROUP, self._ledger.group_id, GROUP_PURPOSE)
         self._read(self._look_at_last)
 

@@ -36,6 +36,10 @@ def test_nothing_is_left_of_a_deleted_group() -> None:
     ledger.fetched({}, {0: NOTHING})
     with pytest.raises(Breach, match="deleted groups stay deleted"):
         ledger.fetched({}, {0: 1})
+    ledger.may_return = True
+    ledger.fetched({}, {0: 1})
+    with pytest.raises(Breach, match="deleted groups stay deleted"):
+        ledger.fetched({}, {0: 2})
 
 
 def test_a_partition_has_one_owner_in_each_generation() -> None:
