@@ -482,7 +482,7 @@ PyMODINIT_FUNC
 PyInit__plain(void)
 {
     compact_name = PyUnicode_InternFromString("compact");
-    config_name = PyUnicode_InternFromString("config");
+    config_name = PyUnicode_InternFromString("_config");
     get_name = PyUnicode_InternFromString("get");
     name_name = PyUnicode_InternFromString("name");
     append_next_name = PyUnicode_InternFromString("append_next");
