@@ -26,6 +26,7 @@ from benchmarks.report import (
     FIRST_TABLE,
     Row,
     Section,
+    is_less_better,
     rows,
     sections_in,
     sections_of,
@@ -235,3 +236,26 @@ def test_the_commit_that_is_measured_is_told(tmp_path: Path) -> None:
     assert re.fullmatch("[0-9a-f]{7,}", commit)
     (tmp_path / "file").write_text("two", "utf-8")
     assert measured_commit(tmp_path) == f"{commit}-dirty"
+
+
+@pytest.mark.parametrize(
+    "figure", ["records/s", "catch-up MB/s, with the start", "requests/s, times the plain", "% of the quota"]
+)
+def test_more_of_a_rate_is_better(figure: str) -> None:
+    assert not is_less_better(figure)
+
+
+@pytest.mark.parametrize(
+    "figure",
+    [
+        "one leaves, s",
+        "one is lost: its tasks are active, s after its session",
+        "CPU % at 1,000 records/s",
+        "broker CPU s/million records",
+        "overhead of the job in time a record %",
+        "idle memory MB",
+        "p99 ms",
+    ],
+)
+def test_less_time_memory_or_cpu_is_better(figure: str) -> None:
+    assert is_less_better(figure)
