@@ -11,7 +11,8 @@ from kafkacompat.testing.values import Committed, Ends, Group, Headers, Record
 from kafkacompat.testing.waiting import until
 
 Value = Any
-"""bytes, text, None, or anything that JSON can say."""
+"""bytes, text, None, or anything that JSON can say. In what is expected, JSON may contain what compares itself, such as
+unittest.mock.ANY."""
 SHOWN_MAX, OTHERS_SHOWN_MAX, BYTES_SHOWN_MAX = 20, 5, 60
 
 
@@ -46,6 +47,17 @@ def _is_json(wanted: Value) -> bool:
     return not (wanted is None or isinstance(wanted, bytes | bytearray | memoryview | str))
 
 
+def _as_said(value: Value) -> Value:
+    """JSON says less than Python: a tuple is a list there, and the keys of a mapping are text."""
+    if isinstance(value, dict):
+        return {next(iter(json.loads(json.dumps({name: 0})))): _as_said(each) for name, each in value.items()}
+    return [_as_said(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _as_shown(wanted: Value) -> bytes | None:
+    return json.dumps(wanted, default=repr).encode() if _is_json(wanted) else as_bytes(wanted)
+
+
 def is_value(record: bytes | None, wanted: Value) -> bool:
     """Whether a record has this value. What JSON can say is compared as what it means."""
     if record is None or not _is_json(wanted):
@@ -66,8 +78,7 @@ def expect(
     timeout_s: float,
 ) -> list[Record]:
     """Raises AssertionError."""
-    # JSON says less than Python: a tuple is a list there, and the keys of a mapping are text.
-    values = [json.loads(json.dumps(each)) if _is_json(each) else each for each in values]
+    values = [_as_said(each) if _is_json(each) else each for each in values]
     records: list[Record] = []
     found: list[Record] = []
 
@@ -163,11 +174,12 @@ def _left(
     for record in left.elements():
         by_meaning.setdefault(_meaning(record), []).append(record)
     for value in filter(_is_json, values):
-        same = by_meaning.get(_meaning(as_bytes(value)))
+        shown = _as_shown(value)
+        same = by_meaning.get(_meaning(shown)) or [each for each in +left if is_value(each, value)]
         if same:
             left[same.pop()] -= 1
         else:
-            missing[as_bytes(value)] += 1
+            missing[shown] += 1
     return missing, +left
 
 
@@ -191,7 +203,7 @@ def _elsewhere(
     """Other topics with a value that is missing."""
     if not missing:
         return []
-    meanings = {_meaning(value) for value in map(as_bytes, filter(_is_json, values)) if value in missing}
+    meanings = {_meaning(value) for value in map(_as_shown, filter(_is_json, values)) if value in missing}
     return [
         name
         for name in sorted(kafka.topics())

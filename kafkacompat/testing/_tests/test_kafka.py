@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
+from unittest import mock
 
 import pytest
 import trio
@@ -133,6 +134,19 @@ def test_what_json_says_of_a_tuple_is_a_list(kafka: Kafka) -> None:
     topic = kafka.topic()
     kafka.produce(topic, [(1, 2), {3: "c"}])
     kafka.assert_produced(topic, [(1, 2), {3: "c"}])
+
+
+def test_what_compares_itself_is_compared_within_json(kafka: Kafka) -> None:
+    topic = kafka.topic()
+    kafka.produce(topic, [{"price": 0.1 + 0.2, "at": "noon"}, {3: ("c", 1)}])
+    third = {"price": pytest.approx(0.3), "at": mock.ANY}
+    kafka.assert_produced(topic, [third, {3: ("c", mock.ANY)}])
+    with pytest.raises(AssertionError) as failed:
+        kafka.assert_produced(topic, [third, {"cost": mock.ANY}], timeout_s=0)
+    assert str(failed.value).splitlines()[1:] == [
+        """  missing: b'{"cost": "<ANY>"}'""",
+        """  unexpected: b'{"3": ["c", 1]}' (after 0 s)""",
+    ]
 
 
 def test_json_that_is_there_in_other_words_is_not_told_as_missing(kafka: Kafka) -> None:
