@@ -80,10 +80,12 @@ MIRROR_MUTANTS: tuple[Plant, ...] = (
     producers_of_the_source_stay_known,
     followers_of_a_mirror_count_with_what_it_has_given_up,
     a_mirror_has_an_epoch_of_its_leader,
+    a_source_that_lags_is_followed,
 )
 MIRROR_MUTANTS_SEEN_AT: dict[str, SeenAt] = {
     "offsets_are_copied_before_their_records": 1,
     "producers_of_the_source_stay_known": 1,
     "followers_of_a_mirror_count_with_what_it_has_given_up": 1,
+    "a_source_that_lags_is_followed": 24,
 }
 """The seeds that found them when they were planted, unless it was the first seed."""
