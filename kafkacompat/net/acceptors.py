@@ -145,7 +145,8 @@ async def _pause(listener: BoundListener, error: Exception, failed: int) -> int:
 
 
 def configure(sock: socket.socket, settings: NetworkSettings) -> None:
-    """Set the options of an accepted socket, as Kafka does."""
+    """Set the options of an accepted socket, as Kafka does. What the system refuses closes the connection without a word, so a
+    setting is bounded by its definition."""
     sock.setblocking(False)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
