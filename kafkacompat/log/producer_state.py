@@ -22,6 +22,9 @@ NO_EPOCH = -1
 EPOCH_BUMP_VERSION = 2
 """From this transaction.version on, a marker has a higher epoch than the data it ends (KIP-890)."""
 NO_TRANSACTION = -1
+ENDED_KEPT = 1_000
+"""Beginnings of ended transactions that are kept behind that of an open one, besides as many as are still needed. A transaction
+may stay open for days while very many others begin and end."""
 PRODUCER_IDS_MAX = 20_000
 """Default bound of the ids that a partition remembers: what looks at all of them takes less than one step may."""
 
@@ -111,7 +114,8 @@ class ProducerStateManager:
         """First offset -> offset of the marker, for ended transactions whose marker is at or above the high watermark.
         Ordered by the marker's offset."""
         self._begun: deque[int] = deque()
-        """First offsets of open and unreplicated transactions, ascending. Ended ones are removed only from the front."""
+        """First offsets of open and unreplicated transactions, ascending. Ended ones are removed from the front, and behind it
+        when most of them have ended."""
         self._open: deque[int] = deque()
         """The same for open transactions only. There may be a hundred thousand, so no lookup searches all of them."""
         self._verifications = Verifications()
@@ -331,6 +335,9 @@ class ProducerStateManager:
         producer.transaction_first_offset = NO_TRANSACTION
         self._ongoing.pop(first_offset, None)
         self._unreplicated[first_offset] = offset
+        self._first_open()
+        if len(self._open) > 2 * len(self._ongoing) + ENDED_KEPT:
+            self._open = deque([first for first in self._open if first in self._ongoing])
         self._refresh_unstable()
         return CompletedTxn(producer_id, first_offset, offset, committed)
 
@@ -470,9 +477,11 @@ class ProducerStateManager:
         )
 
     def _refresh_unstable(self) -> None:
-        begun = self._begun
-        while begun and begun[0] not in self._ongoing and begun[0] not in self._unreplicated:
+        begun, ongoing, unreplicated = self._begun, self._ongoing, self._unreplicated
+        while begun and begun[0] not in ongoing and begun[0] not in unreplicated:
             begun.popleft()
+        if len(begun) > 2 * (len(ongoing) + len(unreplicated)) + ENDED_KEPT:
+            begun = self._begun = deque([each for each in begun if each in ongoing or each in unreplicated])
         self.first_unstable_offset = begun[0] if begun else -1
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kafkacompat.log.producer_snapshots import SnapshotCorrupt, decode_snapshot, encode_snapshot
 from kafkacompat.log.producer_state import (
+    ENDED_KEPT,
     MAX_SEQUENCE,
     RETAINED_BATCHES,
     CompletedTxn,
@@ -421,6 +422,31 @@ def test_the_first_unstable_offset_is_found_without_a_look_at_all_open_transacti
     for high_watermark, unstable in ((7, 0), (8, 2), (9, 2), (10, 3), (11, 4), (12, -1)):
         state.on_high_watermark(high_watermark)
         assert state.first_unstable_offset == unstable
+
+
+@pytest.mark.parametrize("one_stays_open", [False, True])
+def test_what_is_remembered_of_ended_transactions_does_not_grow_with_their_number(
+    one_stays_open: bool,
+) -> None:
+    """Most are committed, and nobody asks for the earliest open one: a follower is asked by no metric."""
+    partition = Partition()
+    state = partition.state
+    if one_stays_open:
+        partition.write(0, producer_id=7, transactional=True)
+    for sequence in range(3 * ENDED_KEPT):
+        partition.write(sequence, transactional=True)
+        partition.end_transaction(True)
+        state.on_high_watermark(partition.end)
+        assert state.first_unstable_offset == (0 if one_stays_open else -1)
+    assert len(state._open) <= ENDED_KEPT + 2 * one_stays_open
+    assert len(state._begun) <= ENDED_KEPT + 2 * one_stays_open
+    if one_stays_open:
+        partition.write(0, producer_id=8, transactional=True)
+        completed = partition.end_transaction(False, producer_id=7)
+        assert isinstance(completed, CompletedTxn)
+        assert state.stable_offset_after(completed) == partition.end - 2
+        state.on_high_watermark(partition.end)
+        assert state.first_unstable_offset == partition.end - 2
 
 
 def test_transactions_of_a_snapshot_are_unstable_in_the_order_of_their_offsets() -> None:
