@@ -405,18 +405,16 @@ def _prepared(
         following,
         answer,
         taken=lambda at_ms: machine.send_markers(transaction, at_ms),
-        dropped=_fence_failed(transaction, request, bumps) if fencing else None,
+        # With transaction.version 2 the epoch is not incremented before the write.
+        dropped=_fence_failed(transaction, request) if fencing and not bumps else None,
     )
 
 
-def _fence_failed(transaction: TransactionMetadata, request: EndRequest, bumps: bool) -> Callable[[], None]:
+def _fence_failed(transaction: TransactionMetadata, request: EndRequest) -> Callable[[], None]:
     def dropped() -> None:
         """The higher epoch was never sent to a client, so the next attempt uses it again."""
         transaction.has_failed_epoch_fence = True
-        if not bumps:
-            transaction.values = replace(
-                transaction.values, epoch=request.epoch, last_producer_epoch=NO_EPOCH
-            )
+        transaction.values = replace(transaction.values, epoch=request.epoch, last_producer_epoch=NO_EPOCH)
 
     return dropped
 
@@ -511,7 +509,8 @@ def describe_transaction(machine: TransactionStateManager, transactional_id: str
     if transaction is None or transaction.values.state is TransactionState.DEAD:
         return Described(transactional_id=transactional_id, error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
     values = transaction.values
-    topics = partitions_by_topic(values.partitions)
+    # As in Kafka, those that still need a marker. So one sees where the end of a transaction hangs.
+    topics = partitions_by_topic(values.partitions - transaction.marked)
     return Described(
         transactional_id=transactional_id,
         transaction_state=STATE_NAMES[values.state],

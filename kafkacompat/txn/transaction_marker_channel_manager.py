@@ -148,11 +148,20 @@ class TransactionMarkerChannelManager:
         self._sender.close()
 
     async def _end_transaction(self, sending: Sending) -> None:
-        try:
-            await self._mark(sending, await in_turns(_in_order(sending.markers.partitions)))
-        except _Overtaken:
-            return
         transactional_id = sending.markers.transactional_id
+        while True:
+            try:
+                left = sending.markers.partitions - sending.markers.marked
+                await self._mark(sending, await in_turns(_in_order(left)))
+                break
+            except _Overtaken:
+                return
+            except Exception as error:
+                # No other component would send them, and the producer could never begin another transaction.
+                if not passes(error):
+                    report(f"sending the markers of {transactional_id!r}", error)
+                logger.info("the markers of %r could not be sent: %r", transactional_id, error)
+            await self._tasks.sleep(WRONG_RETRY_MS)
         while True:
             try:
                 await self._write_end(sending)
@@ -172,7 +181,7 @@ class TransactionMarkerChannelManager:
         """Return when all of the partitions have their marker, or are gone. Raises _Overtaken."""
         if delay_ms:
             await self._tasks.sleep(delay_ms)
-        while leaders := await in_turns(self._leaders(partitions)):
+        while leaders := await in_turns(self._leaders(sending, partitions)):
             if len(leaders) > 1:
                 parts = [self._mark(sending, part) for part in leaders.values()]
                 await self._tasks.all("sending markers", parts)
@@ -182,15 +191,21 @@ class TransactionMarkerChannelManager:
                 partitions = await self._wait_without_leader(part)
                 continue
             partitions, wrong = await self._mark_at(node_id, sending, part)
-            if wrong:
+            if wrong and partitions:
                 again = self._mark(sending, partitions, RETRY_MS)
                 later = self._mark(sending, wrong, WRONG_RETRY_MS)
                 await self._tasks.all("sending markers", [again, later])
                 return
-            if partitions:
+            if wrong:
+                # In this task: an error may last for days, and a task within a task each second would be too deep to end.
+                partitions = wrong
+                await self._tasks.sleep(WRONG_RETRY_MS)
+            elif partitions:
                 await self._tasks.sleep(RETRY_MS)
 
-    def _leaders(self, partitions: list[TopicPartition]) -> Work[dict[int, list[TopicPartition]]]:
+    def _leaders(
+        self, sending: Sending, partitions: list[TopicPartition]
+    ) -> Work[dict[int, list[TopicPartition]]]:
         """The partitions by their present leader, without those that are gone."""
         nodes: dict[int, list[TopicPartition]] = {}
         for start in range(0, len(partitions), PLACED_A_STEP):
@@ -202,6 +217,8 @@ class TransactionMarkerChannelManager:
                 found = None if topic is None else topic.partitions.get(partition.partition)
                 if found is not None:
                     nodes.setdefault(found.leader, []).append(partition)
+                else:
+                    sending.markers.marked.add(partition)
         return nodes
 
     async def _wait_without_leader(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
@@ -264,11 +281,19 @@ class TransactionMarkerChannelManager:
                 raise _Overtaken
             if code in _RETRIABLE:
                 again.append(partition)
-            elif code not in _WRITTEN:
-                logger.error(
-                    "a marker of %r for %s is answered with error %d", transactional_id, partition, code
-                )
+            elif code in _WRITTEN:
+                sending.markers.marked.add(partition)
+            else:
                 wrong.append(partition)
+        if wrong:
+            # One line, because there may be thousands, each second.
+            logger.error(
+                "%d markers of %r are refused, the one for %s with error %d",
+                len(wrong),
+                transactional_id,
+                wrong[0],
+                codes.get((producer_id, *wrong[0]), _NO_ANSWER),
+            )
         return again, wrong
 
 

@@ -8,7 +8,7 @@ otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import replace
 from enum import IntEnum
 
@@ -123,7 +123,7 @@ class IllegalTransition(RuntimeError):
 
 
 class TransactionMetadata:
-    __slots__ = ("_held", "has_failed_epoch_fence", "pending_state", "transactional_id", "values")
+    __slots__ = ("_held", "has_failed_epoch_fence", "marked", "pending_state", "transactional_id", "values")
 
     def __init__(self, transactional_id: str, values: TxnTransitMetadata, held: Held | None = None) -> None:
         """`held`: the memory that is counted for it."""
@@ -132,6 +132,8 @@ class TransactionMetadata:
         self.values = values
         self.pending_state: TransactionState | None = None
         """The state that is being written."""
+        self.marked: Set[TopicPartition] = NO_PARTITIONS
+        """The partitions of a prepared transaction that have their marker, or are gone."""
         self.has_failed_epoch_fence = False
         """The epoch was incremented to fence a producer, but the write failed. It need not be incremented again."""
 

@@ -67,6 +67,8 @@ class Markers(NamedTuple):
     committed: bool
     partitions: frozenset[TopicPartition]
     transaction_version: int
+    marked: set[TopicPartition]
+    """Whoever sends them adds the partitions that need none any more."""
 
 
 def ids_memory(most: int) -> Memory:
@@ -234,6 +236,8 @@ class TransactionStateManager:
             )
         )
         transaction.has_failed_epoch_fence = False
+        marked: set[TopicPartition] = set()
+        transaction.marked = marked
         self._completions[transaction.transactional_id] = following
         self.env.send_markers(
             Markers(
@@ -243,6 +247,7 @@ class TransactionStateManager:
                 values.state is TransactionState.PREPARE_COMMIT,
                 values.partitions,
                 values.client_transaction_version,
+                marked,
             )
         )
 
@@ -256,6 +261,7 @@ class TransactionStateManager:
             if code is ErrorCode.NONE:
                 self._completions.pop(transactional_id, None)
                 transaction.complete_transition_to(following)
+                transaction.marked = NO_PARTITIONS
 
         return CoordinatorResult(
             (self._record(transaction, following),), None, replay=False, committed=committed

@@ -152,9 +152,10 @@ class Coordinator:
     def __init__(self, transaction_version: int) -> None:
         ids = iter((7, 8, 9))
         self.sent: list[Markers] = []
+        self.transaction_version = transaction_version
         self.machine = TransactionStateManager(
             Environment(
-                TransactionSettings(), lambda: next(ids), lambda: transaction_version, self.sent.append
+                TransactionSettings(), lambda: next(ids), lambda: self.transaction_version, self.sent.append
             )
         )
         assert self.initialised(NO_EXPECTATION) == Initialised(E.NONE, 7, 0)
@@ -228,6 +229,24 @@ def test_a_fence_for_which_no_id_is_to_be_had_leaves_the_transaction_to_the_next
     assert (known.pending_state, known.is_fencing) == (None, False)
     assert (known.values.state, known.values.epoch) == (S.ONGOING, MAX_PRODUCER_EPOCH_FOR_CLIENTS)
     assert coordinator.time_out().state is S.COMPLETE_ABORT
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 1), (2, 2), (2, 1), (1, 2)])
+def test_a_fence_that_is_written_at_the_second_attempt_fences_at_each_level_of_the_feature(
+    before: int, after: int
+) -> None:
+    """transaction.version may be lowered in between. A producer that kept its epoch could go on, and commit the rest of a
+    transaction whose beginning is aborted."""
+    coordinator = Coordinator(before)
+    known = coordinator.machine.transactions["tx"]
+    known.values = replace(known.values, state=S.ONGOING, epoch=3, start_ms=1, client_transaction_version=0)
+    failed = abort_timed_out(coordinator.machine, "tx", 100_000)
+    assert failed.committed is not None
+    failed.committed(E.COORDINATOR_NOT_AVAILABLE, 100_000)
+    assert known.values.state is S.ONGOING
+    coordinator.transaction_version = after
+    values = coordinator.time_out()
+    assert (values.state, values.epoch > 3) == (S.COMPLETE_ABORT, True)
 
 
 @pytest.mark.parametrize("committed", [True, False])

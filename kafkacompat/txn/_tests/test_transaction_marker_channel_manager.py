@@ -130,7 +130,7 @@ class LedByOthers:
         self.image = image_of([replace(topic, partitions=partitions)])
 
     def send(self, *partitions: TopicPartition, producer_id: int = 10, shard: int = SHARD) -> None:
-        markers = Markers("tx", producer_id, 5, True, frozenset(partitions), 2)
+        markers = Markers("tx", producer_id, 5, True, frozenset(partitions), 2, set())
         self.sender.send(markers, shard, COORDINATOR_EPOCH)
 
     def counts(self) -> list[int]:
@@ -180,6 +180,27 @@ def test_what_is_not_written_is_sent_again_after_a_pause_and_nothing_else(
     world.time.advance(10 * WRONG_RETRY_MS)
     assert len(node.asked) == 2
     node.last.give_all(E.NONE)
+    assert len(world.finished) == 1
+
+
+@pytest.mark.parametrize("others", [{}, {T2: E.NOT_LEADER_OR_FOLLOWER}])
+def test_a_marker_that_is_refused_for_ten_minutes_is_written_when_the_cause_is_gone(others: Codes) -> None:
+    """For example, the other node takes this one for a client until its super.users are put right."""
+    world = LedByOthers()
+    world.lead({T1: SECOND, **dict.fromkeys(others, SECOND)})
+
+    def pass_a_second(codes: Codes) -> None:
+        world.time.advance(WRONG_RETRY_MS)
+        for asked in world.nodes[SECOND].asked:
+            if not asked.answer.done:
+                asked.give({each: codes.get(each, E.NONE) for each in asked.partitions})
+
+    world.send(T1, *others)
+    for _ in range(600):
+        pass_a_second({T1: E.CLUSTER_AUTHORIZATION_FAILED, **others})
+    assert not world.finished
+    for _ in range(2):
+        pass_a_second({})
     assert len(world.finished) == 1
 
 
@@ -332,3 +353,43 @@ def test_a_bug_in_one_partitions_way_keeps_no_other_from_its_marker(faults: Any)
     world.time.advance(WRONG_RETRY_MS)
     world.nodes[NODE_ID].last.give_all(E.NONE)
     assert len(world.finished) == 1
+
+
+class Unreadable:
+    """A cluster's image for which there is no memory."""
+
+    @property
+    def topics(self) -> Any:
+        raise MemoryError
+
+
+@pytest.mark.parametrize("when", ["at first", "later"])
+def test_a_lack_of_memory_while_leaders_are_looked_up_delays_the_markers(when: str) -> None:
+    world = LedByOthers()
+    readable = world.image
+    lacking: Any = Unreadable()
+    if when == "at first":
+        world.image = lacking
+    world.send(T1, T2)
+    if when == "later":
+        world.nodes[THIRD].last.give_all(E.NONE)
+        world.image = lacking
+        world.nodes[SECOND].last.give_all(E.NOT_LEADER_OR_FOLLOWER)
+        world.time.advance(RETRY_MS)
+    world.image = readable
+    world.time.advance(WRONG_RETRY_MS)
+    world.nodes[SECOND].last.give_all(E.NONE)
+    if when == "at first":
+        world.nodes[THIRD].last.give_all(E.NONE)
+    assert world.counts() == [0, 1 + (when == "later"), 1]
+    assert len(world.finished) == 1
+
+
+def test_refused_markers_of_one_answer_are_told_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    world = LedByOthers()
+    partitions = [TopicPartition("t", at) for at in range(100)]
+    world.lead(dict.fromkeys(partitions, SECOND))
+    world.send(*partitions)
+    world.nodes[SECOND].last.give({T0: E.NONE, **dict.fromkeys(partitions[1:], E.CORRUPT_MESSAGE)})
+    told = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
+    assert told == [f"99 markers of 'tx' are refused, the one for {T1} with error {int(E.CORRUPT_MESSAGE)}"]

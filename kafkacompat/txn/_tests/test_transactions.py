@@ -26,7 +26,7 @@ from kafkacompat.txn.transaction_coordinator import (
     TransactionCoordinator,
     TransactionCoordinatorSettings,
 )
-from kafkacompat.txn.transaction_marker_channel_manager import END_RETRY_MS
+from kafkacompat.txn.transaction_marker_channel_manager import END_RETRY_MS, RETRY_MS
 from kafkacompat.txn.transaction_state_manager import TransactionSettings, machine_of, size_of_id
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.messages.add_partitions_to_txn_response import (
@@ -146,9 +146,13 @@ class TransactionNode:
         )
         return self.coordinator.end_transaction(request, self.version)
 
-    def state(self) -> str:
+    def described(self) -> Any:
         request = DescribeTransactionsRequest(transactional_ids=["tx"])
         (found,) = at_once(self.coordinator.describe_transactions(request)).transaction_states
+        return found
+
+    def state(self) -> str:
+        found = self.described()
         return found.transaction_state or E(found.error_code).name
 
     def begin(self, *partitions: TopicPartition) -> None:
@@ -319,6 +323,32 @@ def test_a_coordinator_that_was_overtaken_sends_no_more(code: E) -> None:
     answer.resolve(written(request, code))
     world.time.advance(60_000)
     assert len(channel.asked) == 1
+
+
+def test_a_prepared_transaction_is_described_with_the_partitions_that_need_a_marker() -> None:
+    """So kafka-transactions.sh shows where the end of a transaction hangs."""
+    world = TransactionNode()
+    topic = led_by(topic_image("t", 3), OTHER_NODE)
+    here = replace(topic.partitions[0], leader=NODE_ID)
+    world.publish(replace(topic, partitions={**topic.partitions, 0: here}))
+    world.begin(*(TopicPartition("t", at) for at in range(3)))
+    channel = world.channel
+    assert channel is not None
+
+    def left() -> dict[str, list[int]]:
+        return {topic.topic: topic.partitions for topic in world.described().topics}
+
+    assert left() == {"t": [0, 1, 2]}
+    world.end(0)
+    assert left() == {"t": [1, 2]}
+    request, answer = channel.asked[-1]
+    codes = written(request, E.NONE)
+    codes.markers[0].topics[0].partitions[1].error_code = E.NOT_LEADER_OR_FOLLOWER
+    answer.resolve(codes)
+    assert (world.state(), left()) == ("PrepareCommit", {"t": [2]})
+    world.publish(replace(topic, partitions={0: here}))
+    world.time.advance(RETRY_MS)
+    assert (world.state(), left()) == ("CompleteCommit", {})
 
 
 def test_a_deleted_topic_needs_no_marker() -> None:
