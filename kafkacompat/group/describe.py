@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, TypeVar
 
 from kafkacompat.group.classic.classic_group import ClassicGroupState
 from kafkacompat.group.consumer.assignor import string_order
@@ -12,6 +13,7 @@ from kafkacompat.group.consumer.consumer_group import NO_PARTITIONS, ConsumerGro
 from kafkacompat.group.share.share_group import ShareGroup
 from kafkacompat.group.streams.streams_group import StreamsGroup
 from kafkacompat.group.streams.tasks_tuple import NOTHING, sorted_tasks
+from kafkacompat.tasks import Pace
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.consumer_group_describe_response import Assignment as ConsumerAssignment
 from kafkacompat.wire.messages.consumer_group_describe_response import (
@@ -39,7 +41,7 @@ from kafkacompat.wire.messages.streams_group_describe_response import TopicInfo 
 from kafkacompat.wire.messages.streams_group_describe_response import Topology as DescribedTopology
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from kafkacompat.group.consumer.consumer_group_member import ConsumerGroupMember
@@ -54,6 +56,8 @@ if TYPE_CHECKING:
     from kafkacompat.group.topics import Topics
     from kafkacompat.ids import Uuid
 
+
+T = TypeVar("T")
 
 STREAMS_ASSIGNOR = "sticky"
 DESCRIBED_TOPIC_COST = 3
@@ -149,9 +153,14 @@ def list_groups(
 # --- ConsumerGroupDescribe
 
 
-MEMBERS_A_STEP = 100
 MEMBER_COST = 10
-"""Cost of one member with few partitions, in microseconds."""
+"""Cost of one member besides its topics, in microseconds."""
+ASSIGNED_TOPIC_COST = 1
+"""Cost of a topic with few partitions in an assignment, in microseconds."""
+PARTITIONS_A_MICROSECOND = 10
+NAMES_A_MICROSECOND = 4
+STEP_COST = 1_000
+"""After so many microseconds a step is over. One member may have thousands of topics."""
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 
@@ -179,20 +188,20 @@ def describe_consumer_group(
     members = [
         (member, group.targets.get(member.member_id, NO_PARTITIONS)) for member in group.members.values()
     ]
-    for start in range(0, len(members), MEMBERS_A_STEP):
-        some = members[start : start + MEMBERS_A_STEP]
-        described.members += [_consumer_member(topics, member, target) for member, target in some]
-        yield len(some) * MEMBER_COST
+    pace = Pace(STEP_COST)
+    for member, target in members:
+        described.members.append((yield from _consumer_member(topics, member, target, pace)))
     return described
 
 
 def _consumer_member(
-    topics: Topics, member: ConsumerGroupMember, target: Mapping[Uuid, Iterable[int]]
-) -> ConsumerMember:
-    current: dict[Uuid, set[int]] = {}
-    for owned in (member.assigned, member.pending_revocation):
-        for topic_id, partitions in owned.items():
-            current.setdefault(topic_id, set()).update(partitions)
+    topics: Topics, member: ConsumerGroupMember, target: Mapping[Uuid, Iterable[int]], pace: Pace
+) -> Generator[int, None, ConsumerMember]:
+    if pace.is_over(MEMBER_COST + len(member.subscribed_topic_names) // NAMES_A_MICROSECOND):
+        yield STEP_COST
+    owned = member.assigned, member.pending_revocation
+    current = yield from _named(ConsumerTopicPartitions, topics, owned, pace)
+    targeted = yield from _named(ConsumerTopicPartitions, topics, (target,), pace)
     return ConsumerMember(
         member_id=member.member_id,
         instance_id=member.instance_id,
@@ -202,21 +211,29 @@ def _consumer_member(
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.subscribed_topic_names),
         subscribed_topic_regex=member.subscribed_topic_regex,
-        assignment=_named(topics, current),
-        target_assignment=_named(topics, target),
+        assignment=ConsumerAssignment(topic_partitions=current),
+        target_assignment=ConsumerAssignment(topic_partitions=targeted),
         member_type=CLASSIC_MEMBER if member.uses_classic_protocol else CONSUMER_MEMBER,
     )
 
 
-def _named(topics: Topics, assignment: Mapping[Uuid, Iterable[int]]) -> ConsumerAssignment:
-    """Topics that no longer exist are left out."""
-    return ConsumerAssignment(
-        topic_partitions=[
-            ConsumerTopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=sorted(partitions))
-            for topic_id, partitions in assignment.items()
-            if (topic := topics.by_id.get(topic_id)) is not None
-        ]
-    )
+def _named(
+    topic_partitions: Callable[..., T],
+    topics: Topics,
+    assignments: Sequence[Mapping[Uuid, Iterable[int]]],
+    pace: Pace,
+) -> Generator[int, None, list[T]]:
+    """What a member has of each topic in these assignments together. Topics that no longer exist are left out."""
+    told: list[T] = []
+    for topic_id in dict.fromkeys(chain(*assignments)):
+        topic = topics.by_id.get(topic_id)
+        if topic is None:
+            continue
+        partitions = sorted({partition for each in assignments for partition in each.get(topic_id, ())})
+        told.append(topic_partitions(topic_id=topic_id, topic_name=topic.name, partitions=partitions))
+        if pace.is_over(ASSIGNED_TOPIC_COST + len(partitions) // PARTITIONS_A_MICROSECOND):
+            yield STEP_COST
+    return told
 
 
 # --- ShareGroupDescribe
@@ -242,16 +259,16 @@ def describe_share_group(
         assignment_epoch=group.assignment_epoch,
         assignor_name=machine.env.settings.share.assignor,
     )
-    members = list(group.members.values())
-    for start in range(0, len(members), MEMBERS_A_STEP):
-        some = members[start : start + MEMBERS_A_STEP]
-        described.members += [_share_member(topics, member) for member in some]
-        yield len(some) * MEMBER_COST
+    pace = Pace(STEP_COST)
+    for member in list(group.members.values()):
+        described.members.append((yield from _share_member(topics, member, pace)))
     return described
 
 
-def _share_member(topics: Topics, member: ShareGroupMember) -> ShareMember:
-    """Topics that no longer exist are left out of the assignment."""
+def _share_member(topics: Topics, member: ShareGroupMember, pace: Pace) -> Generator[int, None, ShareMember]:
+    if pace.is_over(MEMBER_COST + len(member.subscribed_topic_names) // NAMES_A_MICROSECOND):
+        yield STEP_COST
+    assigned = yield from _named(ShareTopicPartitions, topics, (member.assigned,), pace)
     return ShareMember(
         member_id=member.member_id,
         rack_id=member.rack_id,
@@ -259,13 +276,7 @@ def _share_member(topics: Topics, member: ShareGroupMember) -> ShareMember:
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.subscribed_topic_names),
-        assignment=ShareAssignment(
-            topic_partitions=[
-                ShareTopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=sorted(partitions))
-                for topic_id, partitions in member.assigned.items()
-                if (topic := topics.by_id.get(topic_id)) is not None
-            ]
-        ),
+        assignment=ShareAssignment(topic_partitions=assigned),
     )
 
 

@@ -134,7 +134,7 @@ SKIP_ASSIGNMENT_SINCE = 9
 PROTOCOLS_MAX = 100
 """Protocols of one member. Each rebalance examines those of all members. Clients name one to five."""
 JOINS_AT_ONCE = 2_000
-"""Topics of a lone member that joins within one step, at up to 10 microseconds each."""
+"""Topics of a lone member that joins, or gets a new target, within one step, at up to 10 microseconds each."""
 BASE_SEQUENCE = 0
 """The first sequence number of every batch in the offsets topic, as in Kafka. Batches of the transaction topic have none."""
 GROUPS_AT_ONCE = 200
@@ -655,9 +655,10 @@ def _join_refused(settings: GroupSettings, request: JoinGroupRequest, client_id:
 def _heartbeat_written(
     shard: Shard, request: ConsumerGroupHeartbeatRequest, caller: HeartbeatCaller, tasks: Tasks
 ) -> Deferred[ConsumerGroupHeartbeatResponse]:
-    """The answer to a heartbeat, in steps if many topics are to be hashed."""
-    names = names_to_hash(machine_of(shard).groups.get(request.group_id), request.subscribed_topic_names)
-    if len(names) <= HASHED_AT_ONCE:
+    """The answer to a heartbeat, in steps if many topics are to be hashed or assigned."""
+    group = machine_of(shard).groups.get(request.group_id)
+    names = names_to_hash(group, request.subscribed_topic_names)
+    if len(names) <= HASHED_AT_ONCE and not _is_to_get_many_topics(group, request):
         return shard.write(
             lambda now_ms: consumer_group_heartbeat(machine_of(shard).env, request, caller, now_ms)
         )
@@ -665,10 +666,24 @@ def _heartbeat_written(
     return tasks.run("a heartbeat with many topics", _heartbeat_in_parts(shard, request, caller, names))
 
 
+def _is_to_get_many_topics(group: object, request: ConsumerGroupHeartbeatRequest) -> bool:
+    """Whether the member is alone, and it may get a new target of many topics, by an expression for example. Of a subscription
+    that this request changes the later parts would not know."""
+    return (
+        isinstance(group, ConsumerGroup)
+        and len(group.topic_names) > JOINS_AT_ONCE
+        and (group.assignment_epoch < group.group_epoch or not group.refresh_deadline_ms)
+        and group.members.keys() == {request.member_id}
+        and request.member_epoch > 0
+        and request.subscribed_topic_names is None
+        and request.subscribed_topic_regex is None
+    )
+
+
 async def _heartbeat_in_parts(
     shard: Shard, request: ConsumerGroupHeartbeatRequest, caller: HeartbeatCaller, names: Sequence[str]
 ) -> ConsumerGroupHeartbeatResponse:
-    """A member that is alone gets the partitions of all its topics at once, so its joining is written in parts. Others are assigned
+    """A member that is alone gets the partitions of all its topics at once, so that is written in parts. Others are assigned
     beside the requests anyway. Each part waits for its turn, since it looks for what the one before has written. Raises
     OperationRefused."""
     env = machine_of(shard).env
@@ -678,7 +693,8 @@ async def _heartbeat_in_parts(
     is_alone = group is None or (isinstance(group, ConsumerGroup) and not group.members)
     # Each part repeats the request. A static member that joined would be refused, as its own twin.
     may_repeat = request.member_epoch == 0 and request.member_id and request.instance_id is None
-    if len(names) > JOINS_AT_ONCE and is_alone and may_repeat:
+    joins_with_many = len(names) > JOINS_AT_ONCE and is_alone and may_repeat
+    if joins_with_many or _is_to_get_many_topics(group, request):
         for part in (Part.MEMBER, Part.TARGET):
             if part is Part.TARGET:
                 _require_member(shard, request)
@@ -741,15 +757,14 @@ class StepTasks:
         self._tasks.start(name, self._carry_out(key, work, then))
 
     async def _carry_out(self, key: TimerKey, work: Work[T], then: Callable[[T, int], Any]) -> None:
-        try:
-            await pause()
-            value = await in_turns(work)
-        except BaseException:
-            self._scheduled.discard(key)
-            raise
-
         def done(now_ms: int) -> Any:
             self._scheduled.discard(key)
             return then(value, now_ms)
 
-        self._timers.schedule(("task", *key), 0, done)
+        try:
+            await pause()
+            value = await in_turns(work)
+            self._timers.schedule(("task", *key), 0, done)
+        except BaseException:
+            self._scheduled.discard(key)
+            raise

@@ -14,6 +14,7 @@ from kafkacompat.coordinator import core
 from kafkacompat.coordinator._tests.clients import join, subscription
 from kafkacompat.coordinator._tests.kit import AT_ONCE, LeadingCoordinator, topic_image
 from kafkacompat.coordinator.core import CoordinatorResult, LoadFailure
+from kafkacompat.coordinator.shard import ShardTimers
 from kafkacompat.group import consumer_protocol
 from kafkacompat.group import records as group_records
 from kafkacompat.group._tests.members import Member, described, member_of
@@ -178,6 +179,29 @@ def test_topics_of_an_expression_without_subscribers_count_no_more(world: Leadin
     world.restart()
     one.beat()
     assert described(world)[0].group_epoch == epoch
+
+
+def test_expressions_are_resolved_later_if_there_was_no_memory_for_the_end_of_that(
+    world: LeadingCoordinator, monkeypatch: pytest.MonkeyPatch, faults: Any
+) -> None:
+    one = Member(world, "one", regex="[tu]")
+    one.join()
+    schedule = ShardTimers.schedule
+    lacking: list[Any] = []
+
+    def lacks(timers: ShardTimers, key: Any, *rest: Any) -> None:
+        if key[0] == "task" and not lacking:
+            lacking.append(key)
+            raise MemoryError
+        schedule(timers, key, *rest)
+
+    monkeypatch.setattr(ShardTimers, "schedule", lacks)
+    world.time.advance(0)
+    assert [type(error) for error in faults.take()] == [MemoryError]
+    one.beat()
+    world.time.advance(0)
+    one.beat()
+    assert {name for name, _ in one.partitions} == {"t", "u"}
 
 
 def test_what_many_expressions_match_is_written_in_parts(

@@ -18,16 +18,17 @@ from kafkacompat.coordinator.core import CoordinatorResult, OperationRefused
 from kafkacompat.coordinator.shard import ShardState
 from kafkacompat.deferred import Deferred
 from kafkacompat.group import group_coordinator, image_topics, modern_group
-from kafkacompat.group._tests.members import Member, described, heartbeat, member_of
+from kafkacompat.group._tests.members import Member, described, heartbeat, member_of, topic_partitions
 from kafkacompat.group.consumer import target_assignment_builder
 from kafkacompat.group.consumer.consumer_group import ConsumerGroup
+from kafkacompat.group.describe import describe_consumer_group
 from kafkacompat.group.environment import ConsumerGroupSettings, GroupSettings
 from kafkacompat.group.group_metadata_manager import machine_of as group_machine
 from kafkacompat.group.image_topics import ImageTopics
 from kafkacompat.group.offset_metadata_manager import commit_transactional_offsets
 from kafkacompat.ids import OFFSETS_TOPIC
 from kafkacompat.security.acl import AclOperation, ResourceType
-from kafkacompat.tasks import TURN_COST
+from kafkacompat.tasks import TURN_COST, at_once
 from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.messages.consumer_group_heartbeat_request import TopicPartitions
@@ -719,6 +720,29 @@ def test_of_two_assignors_named_as_often_uniform_is_taken(world: LeadingCoordina
     assert described(world)[0].assignor_name == "range"
 
 
+def test_a_member_of_many_topics_is_described_in_steps(world: LeadingCoordinator) -> None:
+    Member(world, "one", "t").join()
+    machine = group_machine(world.coordinator._shard("g"))
+    topics = [topic_image(f"n{number}", 1, number.to_bytes(16, "big")) for number in range(1, 2_001)]
+    world.publish([*world.image.topics.values(), *topics])
+    group = machine.groups["g"]
+    assert isinstance(group, ConsumerGroup)
+    group.update_member(
+        replace(
+            group.members["one"],
+            assigned={topic.id: {0: 2} for topic in topics[:-1]},
+            pending_revocation={topic.id: {0: 2} for topic in topics[-1:]},
+        )
+    )
+    group.targets["one"] = {topic.id: frozenset({0}) for topic in topics}
+    spent = list(describe_consumer_group(machine, "g"))
+    assert sum(spent) >= 4_000
+    assert max(spent) <= 1_000
+    (told,) = at_once(describe_consumer_group(machine, "g")).members
+    for assignment in (told.assignment, told.target_assignment):
+        assert [each.topic_name for each in assignment.topic_partitions] == [topic.name for topic in topics]
+
+
 def test_a_group_without_a_name_is_not_described(world: LeadingCoordinator) -> None:
     (answer,) = described(world, "")
     assert (answer.error_code, answer.error_message) == (E.INVALID_GROUP_ID, None)
@@ -1117,6 +1141,23 @@ def test_the_topics_of_a_member_are_hashed_a_few_at_a_time(
     assert len({each.metadata_hash for each in groups if isinstance(each, ConsumerGroup)}) == 1
 
 
+def test_the_topics_that_an_expression_matches_are_hashed_a_few_at_a_time(
+    world: LeadingCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, hashed = subscribing_to_many(world, monkeypatch)
+    member = Member(world, "m", regex="many-.*")
+    member.join()
+    counts = [len(hashed)]
+    while described(world)[0].group_epoch < 2:
+        if not world.time.step():
+            world.time.advance(0)
+        counts.append(len(hashed))
+    assert max(late - early for early, late in pairwise([0, *counts])) <= 10
+    assert len(hashed) == 45
+    member.beat()
+    assert len(member.partitions) == 90
+
+
 def test_a_topic_that_changes_while_topics_are_hashed_counts_as_it_is_then(
     world: LeadingCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -1189,6 +1230,43 @@ def test_a_lone_member_of_many_topics_joins_in_parts(
     assert (group.group_state, group.group_epoch, group.assignment_epoch) == ("Stable", 2, 2)
     world.restart()
     assert described(world)[0].group_state == "Stable"
+
+
+def beat_in_parts(world: LeadingCoordinator, member: Member) -> list[tuple[str, int]]:
+    """The states of the group while the member's heartbeat is carried out. The member gets the answer."""
+    answer = heartbeat(
+        world,
+        member_id=member.member_id,
+        member_epoch=member.epoch,
+        topic_partitions=topic_partitions(member.owned),
+    )
+    assert not answer.done
+    seen = states_until(world, answer)
+    told = answer.result()
+    assert told.error_code == E.NONE
+    member.epoch = told.member_epoch
+    member.owned = {each.topic_id: set(each.partitions) for each in told.assignment.topic_partitions}
+    return seen
+
+
+def test_what_an_expression_matches_is_given_to_a_lone_member_in_parts(
+    world: LeadingCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_coordinator, "JOINS_AT_ONCE", 2)
+    names = [f"many-{number:02}" for number in range(5)]
+    world.publish([*world.image.topics.values(), *(topic_image(name, 2) for name in names)])
+    member = Member(world, "m", regex="many-.*")
+    member.join()
+    world.time.advance(0)
+    assert described(world)[0].group_state == "Assigning"
+    assert beat_in_parts(world, member) == [("Reconciling", 1), ("Stable", 1)]
+    assert member.partitions == {(name, index) for name in names for index in range(2)}
+    assert member.beat().assignment is None
+    others = [topic for name, topic in world.image.topics.items() if name != names[0]]
+    world.publish([*others, topic_image(names[0], 3)])
+    assert beat_in_parts(world, member) == [("Reconciling", 1), ("Stable", 1)]
+    assert (names[0], 2) in member.partitions
+    assert member.beat().assignment is None
 
 
 def test_a_member_that_leaves_while_it_joins_in_parts_does_not_come_back(
@@ -1291,6 +1369,7 @@ def test_a_join_in_parts_whose_node_is_killed_is_gone_on_with_or_forgotten(
         world.time.advance(45_000 - 1)
         assert len(described(world)[0].members) == 1
         if then == "another joins":
+            monkeypatch.setattr(group_coordinator, "JOINS_AT_ONCE", len(names))
             other = Member(world, "other", *names)
             other.join()
         world.time.advance(1)

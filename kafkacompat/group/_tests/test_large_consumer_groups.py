@@ -484,11 +484,12 @@ def test_an_operation_that_converts_a_large_group_does_little_for_each_member(
     assert (many[1] - few[1]) / (3 * SIZE) <= CALLS_A_MEMBER
 
 
-def test_members_and_records_of_a_conversion_are_steps_of_their_own(world: LeadingCoordinator) -> None:
+def test_members_topics_and_records_of_a_conversion_are_steps_of_their_own(world: LeadingCoordinator) -> None:
     classic_group(world)
     env = machine(world).env
     spent = list(conversion._prepared_upgrade(env, group_of(world)))
-    assert len(spent) == SIZE + 1 + 3 * SIZE + 2
+    members, topics, records = SIZE, 1, 1 + 3 * SIZE + 2
+    assert len(spent) == members + topics + records
     assert max(spent) <= COSTS_MAX
     new = Member(world, "new", "t")
     new.join()

@@ -52,7 +52,7 @@ from kafkacompat.group.consumer_protocol import (
     version_of,
 )
 from kafkacompat.group.environment import Environment, GroupResult, nothing
-from kafkacompat.group.modern_group import metadata_hash, schedule_session_timeout, take_up
+from kafkacompat.group.modern_group import hash_topics, metadata_hash, schedule_session_timeout, take_up
 from kafkacompat.group.records import (
     EncodedRecord,
     GroupRecord,
@@ -165,6 +165,7 @@ def consumer_group_of(env: Environment, classic: ClassicGroup) -> Generator[int,
         raise OperationRefused(
             ErrorCode.GROUP_ID_NOT_FOUND, f"{cannot}the embedded consumer protocol is malformed."
         ) from None
+    yield from hash_topics(env, group.topic_names)
     group.set_group_epoch(generation, metadata_hash(env, group.topic_names))
     return group
 

@@ -20,7 +20,7 @@ from kafkacompat.group.consumer.consumer_group import (
     SubscribedTopics,
 )
 from kafkacompat.group.environment import METADATA_REFRESH_INTERVAL_MS, Environment, GroupResult, nothing
-from kafkacompat.group.modern_group import metadata_hash
+from kafkacompat.group.modern_group import hash_topics, metadata_hash
 from kafkacompat.group.records import (
     consumer_epoch_record,
     regular_expression_record,
@@ -180,6 +180,7 @@ def _resolve(
                     some = []
                     yield cost
             found += _visible(some, may_describe)
+            yield from hash_topics(env, found)
         resolved[regex] = ResolvedRegularExpression(frozenset(found), topics.version, now_ms)
         if cost := meter.spend(COMPILE_NS):
             yield cost
