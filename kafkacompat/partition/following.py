@@ -234,14 +234,17 @@ class FollowerFetches:
             )
         except OSError as failure:
             outcome.broken.append((core, failure))
-            if core.log.log_end_offset < asked[0]:
-                # Truncated before the disk refused the rest.
-                followed.resolving = True
-                outcome.truncated.append(followed)
+        except MemoryError:
+            # It passes, and the metadata may give no new epoch for months.
+            outcome.notes.append(f"No memory for the data of partition {followed.name} at offset {asked[0]}")
         except Exception as problem:
             # As in Kafka, the other partitions continue after any kind of error.
             followed.failed = True
             outcome.failed.append((followed, problem))
+        if core.log.log_end_offset < asked[0]:
+            # Truncated before the rest failed.
+            followed.resolving = True
+            outcome.truncated.append(followed)
         if error == ErrorCode.OFFSET_OUT_OF_RANGE:
             followed.resolving = True
             outcome.out_of_range.append(followed)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kafkacompat.ids import NO_EPOCH, NO_LEADER, TopicPartition, Uuid
 from kafkacompat.partition.traffic import TopicTraffic
+from kafkacompat.ports import is_full, passes
 from kafkacompat.wire.errors import NONE, ErrorCode
 
 if TYPE_CHECKING:
@@ -175,7 +176,12 @@ class Partition:
         self.is_read_only = config.is_mirror
         self.is_ending_mirror = False
         if config.is_mirror:
-            log.truncate_to(log.log_end_offset)  # which drops epochs without records
+            try:
+                log.truncate_to(log.log_end_offset)  # which drops epochs without records
+            except OSError as error:
+                # They are dropped from memory. The next append writes the file, and a start drops them too.
+                if not (passes(error) or is_full(error)):
+                    raise
             return
         log.assign_epoch_start(self.leader_epoch, log.log_end_offset)
         if config.mirror_leader_epoch:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
-from kafkacompat.ids import NO_EPOCH, TopicPartition
+from kafkacompat.ids import NO_EPOCH, TopicPartition, Uuid
 from kafkacompat.partition.delayed_operations import (
     ANSWER_US,
     DelayedOperation,
@@ -130,15 +130,15 @@ Errors = Mapping[TopicPartition, ErrorCode]
 class DelayedProduce(DelayedOperation):
     """The appends of one request, which wait until the high watermark has passed them, or for the timeout."""
 
-    __slots__ = ("ends", "epochs", "errors")
+    __slots__ = ("began", "ends", "errors")
 
     answer: Deferred[Errors]
 
     def __init__(self, ends: Mapping[TopicPartition, int]) -> None:
         super().__init__()
         self.ends = dict(ends)
-        self.epochs: dict[TopicPartition, int] = {}
-        """Leader epochs in which the wait began."""
+        self.began: dict[TopicPartition, tuple[Uuid, int]] = {}
+        """Topic ids, and leader epochs in which the wait began."""
         self.errors: dict[TopicPartition, ErrorCode] = {}
 
     @property
@@ -163,8 +163,9 @@ class ProducePurgatory:
     Each partition of a request is decided separately. The request is answered when all are decided, or at its timeout.
     Another leader ends the wait of its partition with NOT_LEADER_OR_FOLLOWER; the appended records stay. A failed log directory
     and a deleted topic end it too. A new epoch of this leader does not: nothing is truncated, and a producer that is refused
-    appends the same records again. But it does if the topic becomes a mirror, which gives up what its source does not have, and
-    if another one has led in between: many requests are looked at in later turns.
+    appends the same records again. But it does if the topic becomes a mirror, which gives up what its source does not have.
+    Many requests are looked at in later turns. So it also does if another one has led in between, or if the topic was made
+    again.
     """
 
     def __init__(
@@ -211,7 +212,7 @@ class ProducePurgatory:
             if waiter is None:
                 waiter = DelayedProduce(ends)
             if core is not None:
-                waiter.epochs[partition] = core.leader_epoch
+                waiter.began[partition] = core.topic_id, core.leader_epoch
             if not is_behind:
                 are_behind = False
         if waiter is None:
@@ -245,7 +246,11 @@ class ProducePurgatory:
         core = self._cores.get(partition)
         if core is None:
             errors[partition] = self._absent(partition)
-        elif not core.has_led_since(waiter.epochs.get(partition, core.leader_epoch)):
+            return
+        topic_id, leader_epoch = waiter.began.get(partition, (core.topic_id, core.leader_epoch))
+        if topic_id != core.topic_id:
+            errors[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        elif not core.has_led_since(leader_epoch):
             errors[partition] = ErrorCode.NOT_LEADER_OR_FOLLOWER
         elif core.log.high_watermark >= waiter.ends[partition]:
             errors[partition] = (

@@ -397,14 +397,13 @@ class ReplicaFetcher:
             else:
                 begins_anew, followed.begins_anew = followed.begins_anew, False
                 take_earliest(core, offset, anew=begins_anew)
-        except OSError as failure:
-            self._hosted.storage_failed(core, failure)
+        except (OSError, LogRefused, MemoryError) as problem:
+            if isinstance(problem, OSError):
+                self._hosted.storage_failed(core, problem)
+            else:
+                logger.warning("%s %s: %r", self._ident, followed.name, problem)
             if core.log.log_end_offset != end:
-                return True  # truncated before the disk refused the rest
-            self.fetches.resolved(followed, later_ms)
-            return False
-        except LogRefused as refused:
-            logger.warning("%s %s: %s", self._ident, followed.name, refused)
+                return True  # truncated before the rest failed
             self.fetches.resolved(followed, later_ms)
             return False
         except Exception as problem:

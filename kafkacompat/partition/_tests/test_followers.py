@@ -314,6 +314,45 @@ def test_damage_in_one_log_ends_the_following_of_that_one_alone(monkeypatch: pyt
     assert (0, 0) in asked_for(fetches)
 
 
+def test_a_follower_that_lacks_memory_for_an_answer_asks_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    cores, fetches = followed(2)
+    append_fetched(cores[0], many(2), 0)
+    fetches.build(0)
+
+    def no_memory(*_: Any) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(UnifiedLog, "truncate_to", no_memory)
+        patch.setattr(UnifiedLog, "append_as_follower", no_memory)
+        response = answer(cores[0], diverging_epoch=EpochEndOffset(epoch=0, end_offset=1))
+        response.responses += answer(cores[1], index=1, records=batch(0)).responses
+        outcome = fetches.take(response, 0)
+    assert outcome.failed == []
+    assert fetches.build(0) is None
+    assert asked_for(fetches, BACKOFF_MS) == [(0, 2), (1, 0)]
+
+
+def test_a_log_that_was_cut_before_memory_ran_out_is_fetched_when_its_checkpoints_are_true(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (core,), fetches = followed()
+    append_fetched(core, many(4), 0)
+    fetches.build(0)
+    truncate_to = UnifiedLog.truncate_to
+
+    def cut_and_out_of_memory(log: UnifiedLog, offset: int) -> None:
+        truncate_to(log, offset)
+        raise MemoryError
+
+    monkeypatch.setattr(UnifiedLog, "truncate_to", cut_and_out_of_memory)
+    outcome = fetches.take(answer(core, diverging_epoch=EpochEndOffset(epoch=0, end_offset=1)), 0)
+    (waiting,) = outcome.truncated
+    assert fetches.build(BACKOFF_MS) is None
+    fetches.resolved(waiting)
+    assert asked_for(fetches, BACKOFF_MS) == [(0, 1)]
+
+
 def test_out_of_range_is_settled_by_the_leaders_offsets() -> None:
     (core,), fetches = followed()
     for offset in range(3):

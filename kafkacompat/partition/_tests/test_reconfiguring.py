@@ -3,16 +3,19 @@ decides by them."""
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 
 import pytest
 
 from kafkacompat._tests.doubles import HandTime, HandWorkers
 from kafkacompat.config import LogConfig
+from kafkacompat.config.topic import MIRROR_STATE, MIRRORING
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.logs import batch_of
 from kafkacompat.log._tests.memory_disk import MemoryDisk
+from kafkacompat.log.checkpoint import LEADER_EPOCH_FILE
 from kafkacompat.log.log_manager import LogManager
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.partition._tests.cluster import Cluster
@@ -26,6 +29,7 @@ from kafkacompat.partition._tests.kit import (
 )
 from kafkacompat.partition._tests.services import partition_services
 from kafkacompat.partition._tests.test_changes import turn
+from kafkacompat.partition._tests.test_followers import batch
 from kafkacompat.partition.hosted_partitions import GIVEN_A_STEP, GIVEN_AT_ONCE_MAX
 from kafkacompat.partition.replica_manager import ReplicaManager
 from kafkacompat.wire.config_resources import ConfigResourceType
@@ -208,3 +212,30 @@ def test_a_log_of_a_node_with_remote_storage_that_is_not_tiered_begins_where_its
     log = started()
     assert log.segments[0].base_offset == 1
     assert log.log_start_offset == 1
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOSPC])
+def test_a_topic_that_becomes_a_mirror_is_served_although_its_epochs_cannot_be_written_now(
+    number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = LedPartitions(topic_image("t", {0: partition_image(epoch=3)}))
+    world.produce()
+    world.publish(with_partitions(world.image, "t", {0: partition_image(epoch=4)}))
+    first = 1 << 20
+    world.log_configs["t"] = LogConfig(mirror_state=MIRRORING, mirror_leader_epoch=first)
+    mirror = with_partitions(world.image, "t", {0: partition_image(epoch=first)})
+    key = int(ConfigResourceType.TOPIC), "t"
+    path = f"{world.log().directory}/{LEADER_EPOCH_FILE}"
+
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(number, "not now")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryDisk, "write_atomic", refused)
+        world.publish(replace(mirror, configs={key: {MIRROR_STATE: MIRRORING}}))
+    core = world.manager.core(("t", 0))
+    assert core is not None
+    assert (core.is_read_only, core.leader_epoch) == (True, first)
+    assert core.log.latest_epoch() == 3
+    core.log.append_as_follower(batch(1, epoch=5), first)
+    assert world.disk.read_bytes(path) == b"0\n2\n3 0\n5 1\n"

@@ -336,6 +336,31 @@ def test_damage_met_while_the_leaders_offsets_are_taken_keeps_no_other_partition
     assert asked == 1, "not followed until its leader changes"
 
 
+def test_a_follower_that_lacks_memory_for_the_leaders_offsets_takes_them_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Cluster()
+    cluster.settle()
+    cluster.kill(3)
+    for value in (b"a", b"b"):
+        assert produced(cluster, value) is ErrorCode.NONE
+    cluster.leader().manager.delete_records({T0: 1}, 30_000)
+    cluster.settle()
+    problems = [MemoryError()]
+    begin = UnifiedLog.truncate_fully_and_start_at
+
+    def refused_once(log: UnifiedLog, *arguments: Any, **options: Any) -> None:
+        if problems:
+            raise problems.pop()
+        begin(log, *arguments, **options)
+
+    monkeypatch.setattr(UnifiedLog, "truncate_fully_and_start_at", refused_once)
+    cluster.restart(3, empty=True)
+    cluster.settle(10_000)
+    assert not problems
+    assert values_of(cluster.nodes[3].log(), 9) == {1: b"b"}
+
+
 def test_a_follower_that_met_a_bug_asks_its_leader_again(
     monkeypatch: pytest.MonkeyPatch, faults: Any
 ) -> None:

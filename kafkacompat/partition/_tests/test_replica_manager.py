@@ -229,6 +229,24 @@ def test_who_waits_for_replicas_is_not_told_of_what_was_written_instead_since_an
     assert waiting.result() == {T0: ErrorCode.NOT_LEADER_OR_FOLLOWER}
 
 
+def test_who_waits_for_replicas_is_not_told_of_what_was_written_to_a_topic_that_was_made_again() -> None:
+    """Many wait, so this one is looked at in a later turn, when there is another topic of that name."""
+    partitions = {0: partition_image(replicas=(1, 2), epoch=3)}
+    world = LedPartitions(topic_image("t", partitions), brokers=[broker_image(1), broker_image(2)])
+    world.produce(acks=-1)
+    waiting = world.manager.when_replicated({T0: 1}, 1000)
+    assert waiting is not None
+    world.manager.wakeups.budget.left_us = 0
+    world.publish(image_of(brokers=[broker_image(1), broker_image(2)]))
+    again = topic_image("t", {0: partition_image(replicas=(1, 2))}, 1)
+    world.publish(image_of(again, brokers=[broker_image(1), broker_image(2)]))
+    core = world.manager.core(T0)
+    assert core is not None
+    assert not waiting.done
+    world.time.advance(0)
+    assert waiting.result() == {T0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
 def test_who_waits_for_replicas_of_a_deleted_topic_is_told_that_it_is_unknown() -> None:
     replicas = partition_image(replicas=(1, 2))
     world = LedPartitions(topic_image("t", {0: replicas}), brokers=[broker_image(1), broker_image(2)])
