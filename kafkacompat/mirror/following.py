@@ -279,6 +279,8 @@ class MirrorFetches:
             _note(followed, f"Records of {followed.name} at offset {asked[0]}: {refused}", outcome)
         except OSError as failure:
             outcome.broken.append((core, failure))
+        except MemoryError:  # it passes
+            _note(followed, f"No memory for the records of {followed.name} at offset {asked[0]}", outcome)
         except Exception as problem:  # the other partitions go on after any kind of error
             self._fail(followed, f"an unexpected error: {problem!r}", outcome)
             outcome.bugs.append((followed, problem))
@@ -390,6 +392,13 @@ class MirrorFetches:
                 is_settled = self._settle(followed, timestamp, answer.offset)
             except OSError as failure:
                 outcome.broken.append((followed.core, failure))
+                is_settled = True
+            except (LogRefused, MemoryError) as problem:  # indexes that are being rebuilt, for example
+                _note(followed, f"{followed.name} cannot be truncated now: {problem!r}", outcome)
+                is_settled = True
+            except Exception as problem:  # the other partitions go on after any kind of error
+                self._fail(followed, f"an unexpected error: {problem!r}", outcome)
+                outcome.bugs.append((followed, problem))
                 is_settled = True
             if not is_settled:
                 left.append(followed)

@@ -21,7 +21,7 @@ from kafkacompat.partition import following
 from kafkacompat.partition._tests.cluster import T0, Cluster, ClusterNode, carried, values_of
 from kafkacompat.partition._tests.kit import batch_of, topic_image
 from kafkacompat.partition.service import OffsetLookup
-from kafkacompat.ports import Log
+from kafkacompat.ports import IndexesRebuilt, Log
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.records.control import build_end_transaction_marker
 from kafkacompat.records.validate import Origin
@@ -1007,3 +1007,40 @@ def test_followers_here_get_each_piece_before_the_rest_of_an_answer_is_appended(
         passed_on += [core.log.log_end_offset for core in outcome.appended]
         outcome.appended.clear()
     assert passed_on == [2, 4, 5]
+
+
+def test_a_mirror_that_lacks_memory_for_an_answer_asks_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = source_with(b"a")
+    mirror = Mirror(source)
+
+    def no_memory(*_: Any) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(UnifiedLog, "append_as_follower", no_memory)
+        mirror.follow(1)
+    assert (mirror.last.failed, mirror.last.bugs) == ([], [])
+    mirror.follow()
+    assert values_of(mirror.log(), 9) == {0: b"a"}
+
+
+@pytest.mark.parametrize("problem", [IndexesRebuilt(ErrorCode.KAFKA_STORAGE_ERROR), MemoryError()])
+def test_a_mirror_that_cannot_begin_where_its_source_does_begins_there_later(
+    problem: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = source_with(b"a", b"b", b"c")
+    source.leader().manager.delete_records({T0: 2}, 30_000)
+    source.settle()
+    mirror = Mirror(source)
+    problems = [problem]
+    begin = UnifiedLog.truncate_fully_and_start_at
+
+    def refused_once(log: UnifiedLog, *arguments: Any, **options: Any) -> None:
+        if problems:
+            raise problems.pop()
+        begin(log, *arguments, **options)
+
+    monkeypatch.setattr(UnifiedLog, "truncate_fully_and_start_at", refused_once)
+    mirror.follow()
+    assert not problems
+    assert values_of(mirror.log(), 9) == {2: b"c"}
