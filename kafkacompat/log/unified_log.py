@@ -51,6 +51,7 @@ from kafkacompat.ports import (
     LogRefused,
     ProducerStateEntry,
     VerificationGuard,
+    is_full,
 )
 from kafkacompat.records.batch import (
     CODEC_MASK,
@@ -1082,7 +1083,13 @@ class UnifiedLog:
             return 0
         if count == len(self._segments.items):
             # Rolled even if it may not be deleted yet: only a closed segment is copied to the remote storage.
-            self.roll(self.log_end_offset, now_ms)
+            try:
+                self.roll(self.log_end_offset, now_ms)
+            except OSError as error:
+                # A full disk has no room for the indexes of the active segment. The other segments make it.
+                count -= 1
+                if not count or not is_full(error):
+                    raise
         if self._has_local_retention:
             facts = self._segments.facts(self.log_end_offset, by_time=False)
             tiered = count_tiered(facts, self.highest_offset_in_remote_storage, self.log_start_offset)
@@ -1111,10 +1118,15 @@ class UnifiedLog:
             self.log_start_offset = self.local_log_start_offset
         # Records in the remote storage are found by their epochs.
         self._epochs.truncate_from_start(self.log_start_offset if self.is_tiered else first_offset)
-        self._write_epochs()
         for base_offset in bases:
             if base_offset < self._segments.items[0].base_offset:
                 self._snapshots.remove(base_offset)
+        try:
+            self._write_epochs()
+        except OSError as error:
+            # The next append writes the file. Until then it has the epochs of what is gone too, which a start drops.
+            if not is_full(error):
+                raise
 
     def replace_segments(self, replaced: Sequence[LogSegment], suffixes: Sequence[str], now_ms: int) -> None:
         """Replace neighbouring segments by a cleaned one, whose files exist. See SegmentList.replace."""

@@ -144,6 +144,8 @@ class PartitionMetadataLog:
                 # The active segment is never dropped. A new one allows the old bytes to be deleted, at the latest with the
                 # snapshot after the next one.
                 log.roll(log.log_end_offset, now_ms)
+        # To delete takes no room, and makes it.
+        with _as_far_as_there_is_room(can_lack=True):
             while log.enforce_retention(now_ms):
                 pass
 

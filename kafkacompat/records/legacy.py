@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 _OFFSET_AND_SIZE = struct.Struct(">qi")
+_LZ4_CONTENT_SIZE = 0x08
+"""Of the flags in a frame's header: the size of the contents follows."""
 
 
 def iterate_legacy(
@@ -49,6 +51,8 @@ class OpenedMessage:
         _, _, value = _parse(message, header.magic)
         if value is None:
             raise RecordMalformed("a compressed message without a value")
+        if header.magic == 0 and header.codec == codecs.LZ4:
+            value = _with_right_checksum(value)
         self._body = codecs.unpack(header.codec, value, bytes_most)
         last = _last_offset(self._body)
         # In magic 1 the inner messages have offsets from 0 on, and the wrapper has the offset of the last one. Some
@@ -77,6 +81,34 @@ class OpenedMessage:
                 timestamp_ms = header.max_timestamp_ms
             yield offset + self._shift, Record(0, timestamp_ms, key, value)
             position += 12 + size
+
+
+def _with_right_checksum(frame: bytes) -> bytes:
+    """The lz4 frame with the checksum of its header. Clients of Kafka 0.8 and 0.9 took it over the wrong bytes, and Kafka
+    does not look at it in magic 0."""
+    end = 14 if frame[4:5] and frame[4] & _LZ4_CONTENT_SIZE else 6
+    return frame[:end] + bytes((_xxh32_of_few(frame[4:end]) >> 8 & 0xFF,)) + frame[end + 1 :]
+
+
+def _xxh32_of_few(data: bytes) -> int:
+    """XXH32 of less than 16 bytes, with the seed 0."""
+    value = 374761393 + len(data)
+    whole = len(data) & ~3
+    for start in range(0, whole, 4):
+        value = (
+            _rotated(value + int.from_bytes(data[start : start + 4], "little") * 3266489917, 17) * 668265263
+        )
+    for byte in data[whole:]:
+        value = _rotated(value + byte * 374761393, 11) * 2654435761
+    value &= 0xFFFFFFFF
+    value = (value ^ value >> 15) * 2246822519 & 0xFFFFFFFF
+    value = (value ^ value >> 13) * 3266489917 & 0xFFFFFFFF
+    return value ^ value >> 16
+
+
+def _rotated(value: int, bits: int) -> int:
+    value &= 0xFFFFFFFF
+    return value << bits & 0xFFFFFFFF | value >> 32 - bits
 
 
 def _last_offset(inner: Buffer) -> int:

@@ -345,6 +345,25 @@ def test_a_slice_outlives_its_segment() -> None:
     assert [name for name in disk.list_directory(DIRECTORY) if name.endswith(".log")] == [f"{60:020d}.log"]
 
 
+def test_retention_makes_room_on_a_full_disk_though_the_active_segment_is_due_too() -> None:
+    """To close the active segment takes room for its indexes, which only the removal of the others makes."""
+    disk = MemoryDisk()
+    log = open_log(disk, config(segment_bytes=700, retention_ms=1000))
+    while len(log.segments) < 4:
+        log.append_as_leader(batch_of([b"x" * 50]), 0, NOW_MS)
+    log.set_high_watermark(log.log_end_offset)
+    active = log.segments[-1]
+    disk.refuse = refusing("create write write_atomic", "/", errno.ENOSPC)
+    assert log.enforce_retention(NOW_MS + 5000) == 3
+    assert log.segments == [active]
+    assert log.log_start_offset == active.base_offset
+    with pytest.raises(OSError, match="refused"):
+        log.enforce_retention(NOW_MS + 5000)
+    disk.refuse = None
+    assert log.enforce_retention(NOW_MS + 5000) == 1
+    assert log.log_start_offset == log.log_end_offset
+
+
 def test_cold_reads_and_old_segments() -> None:
     disk = MemoryDisk()
     log = open_log(disk, config(segment_bytes=700, index_interval_bytes=50))

@@ -386,6 +386,25 @@ def test_a_full_disk_does_not_stop_a_truncation_half_way(indexed: int, ends: str
     assert [header.base_offset for header in iterate_batches(_all_of(log))] == [*range(0, 28, 4), 28]
 
 
+def test_closed_segments_below_a_snapshot_go_on_a_full_disk_that_takes_no_new_one() -> None:
+    disk = MemoryDisk()
+    disk.make_directory("/data")
+    log = open_metadata_log(disk, "/data", LogConfig(segment_bytes=500), HandTime(), clean=False)
+    while len(log.log.segments) < 4:
+        log.append_batch(PackedValues([b"x" * 100]).batch(log.log_end_offset, 1, NOW_MS), 1, NOW_MS)
+    log.log.set_high_watermark(log.log_end_offset)
+    active = log.log.segments[-1]
+
+    def full(operation: str, path: str) -> OSError | None:
+        if operation in ("write", "create", "write_atomic"):
+            return OSError(errno.ENOSPC, "the disk is full", path)
+        return None
+
+    disk.refuse = full
+    log.drop_below(log.log_end_offset)
+    assert log.log.segments == [active]
+
+
 def _all_of(log: PartitionMetadataLog) -> bytes:
     records = log.read(0, 1 << 20, log.log_end_offset, True).records
     assert isinstance(records, FileSlice)

@@ -6,6 +6,7 @@ import gzip
 import struct
 import zlib
 
+import lz4.frame
 import pytest
 from crc32c import crc32c
 from hypothesis import example, given
@@ -22,6 +23,7 @@ from kafkacompat.records.batch import (
     stamp_offset_and_epoch,
     stamp_timestamp,
 )
+from kafkacompat.records.compression import LZ4, DecompressionFailed
 from kafkacompat.records.control import (
     ControlType,
     build_control_batch,
@@ -195,6 +197,22 @@ def test_old_messages_are_read(magic: int) -> None:
     ((offset, record),) = records_of(message, header)
     assert (offset, record.key, record.value) == (42, b"k", None)
     assert record.timestamp_ms == (NOW_MS if magic else -1)
+
+
+@pytest.mark.parametrize("content_size", [False, True])
+def test_lz4_of_the_oldest_format_is_opened_whatever_checksum_its_header_has(content_size: bool) -> None:
+    """Clients of Kafka 0.8 and 0.9 wrote one over other bytes. Later formats have the right one."""
+    inner = b"".join(legacy_message(0, 7 + each, None, b"v%d" % each) for each in range(3))
+    frame = bytearray(lz4.frame.compress(inner, store_size=content_size))
+    frame[14 if content_size else 6] ^= 0xFF
+    wrapper = legacy_message(0, 9, None, bytes(frame), attributes=LZ4)
+    (header,) = iterate_batches(wrapper)
+    found = [(offset, record.value) for offset, record in records_of(wrapper, header)]
+    assert found == [(7, b"v0"), (8, b"v1"), (9, b"v2")]
+    later = legacy_message(1, 9, None, bytes(frame), attributes=LZ4)
+    (header,) = iterate_batches(later)
+    with pytest.raises(DecompressionFailed):
+        list(records_of(later, header))
 
 
 def test_a_wrapper_with_the_offset_0_has_the_offsets_of_its_messages() -> None:
