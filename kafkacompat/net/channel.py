@@ -170,26 +170,27 @@ class ClientSession:
         first."""
 
     async def secure(self, sock: socket.socket, host: str) -> AnySocket:
-        """The connection to use from now on. Raises OSError. A refused certificate is logged once while the refusal
-        lasts."""
+        """The connection to use from now on. Raises OSError."""
         context = self._security.context
         if context is None:
             return sock
         from kafkacompat.net.tls_socket import secured
 
-        try:
-            return await secured(sock, context, host)
-        except ConnectionAbortedError as error:
+        return await secured(sock, context, host)
+
+    def not_opened(self, error: Exception) -> None:
+        """A refused certificate is logged once while the refusal lasts. With TLS 1.3 the peer's refusal comes behind the
+        handshake, in place of the first reply."""
+        if self._security.context is not None and isinstance(error, ConnectionAbortedError):
             self._tell(f"no TLS with {self._peer}: {error}")
-            raise
 
     async def begin(self, sock: AnySocket, buffer: ReceiveBuffer, client_id: str, host: str) -> None:
         """Authenticate. Raises ConnectionLost if the peer refuses this node, which is logged once while the refusal
         lasts."""
-        self.is_over = False
         self._renew_at_ms = None
         authenticator = self._security.authenticator(host)
         if authenticator is None:
+            self._has_begun()
             return
         try:
             lifetime_ms = await authenticate(sock, buffer, client_id, authenticator)
@@ -197,9 +198,14 @@ class ClientSession:
             text = f"authentication with {self._peer} failed: {error}"
             self._tell(text)
             raise ConnectionLost(text) from None
-        self._refusal_told = ""
+        self._has_begun()
         if lifetime_ms:
             self._renew_at_ms = self._clock.monotonic_ms() + int(lifetime_ms * REAUTHENTICATE_AFTER)
+
+    def _has_begun(self) -> None:
+        # Not before: a request between those of the exchange would end the connection.
+        self.is_over = False
+        self._refusal_told = ""
 
     def _tell(self, refusal: str) -> None:
         if refusal != self._refusal_told:
@@ -218,6 +224,8 @@ REQUESTS_WAITING_MAX = 128
 """Requests in line and in flight together, per channel."""
 REDIALS_MAX = 5
 """Attempts after a lost connection that were accepted and then lost again, as happens while the peer's process is ending."""
+LOST = (OSError, WireError, ConnectionLost, trio.TooSlowError, MemoryError)
+"""What ends a connection, and nothing else. There may be memory for a response when it is asked for again."""
 
 
 class _Request:
@@ -419,7 +427,7 @@ class Channel:
                         if redials:
                             self._tell_refused()
                         return
-                    except (OSError, WireError, ConnectionLost, trio.TooSlowError) as error:
+                    except LOST as error:
                         reason = _text(error)
                         if redials >= REDIALS_MAX or (opened_ms is None and not redials):
                             return
@@ -452,7 +460,8 @@ class Channel:
                 self._socket = sock
                 versions = await agree_on_versions(sock, buffer, self._client_id)
                 await self._session.begin(sock, buffer, self._client_id, self.host)
-        except (OSError, WireError, ConnectionLost, trio.TooSlowError):
+        except LOST as error:
+            self._session.not_opened(error)
             self._failures += 1
             backoff_ms = settings.reconnect_backoff_ms << min(self._failures - 1, 16)
             self._may_dial_at_ms = self._clock.monotonic_ms() + min(
@@ -491,6 +500,9 @@ class Channel:
         except EncodeError as error:
             own = request_class(request.key)
             self._finish(request, UnsupportedByPeer(f"{own.__name__} version {version}: {error}"))
+            return
+        except MemoryError:
+            self._finish(request, ConnectionLost(f"no memory for a request to {self._name()}"))
             return
         self._correlation_id = correlation_id
         self._in_flight.append((correlation_id, request))

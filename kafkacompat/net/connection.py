@@ -256,6 +256,8 @@ class Connection:
                     replies.add(answer)
             except OSError as error:
                 self._close_unsent(error)
+            except Exception:  # no memory to join its parts
+                self._close_for_own_error()
         if self._stage is _OPEN and not replies.output.queued_bytes and not self._muted:
             if not replies.waiting:
                 self._rests = True

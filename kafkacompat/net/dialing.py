@@ -26,13 +26,19 @@ async def dial(host: str, port: int) -> socket.socket:
     except RuntimeError as error:  # the resolver needs a thread
         raise OSError(f"nobody can resolve {host}: {error}") from None
     failure: OSError | None = None
-    for family, kind, protocol, _, address in addresses:
-        try:
-            return await _connect(family, kind, protocol, address)
-        except OSError as error:
-            # A refusal is more specific than silence: a machine has answered.
-            if failure is None or not isinstance(failure, ConnectionRefusedError):
-                failure = error
+    for tried, (family, kind, protocol, _, address) in enumerate(addresses):
+        # Each gets its part of the time that is left. Otherwise the first that does not answer would be the only one for ever.
+        now_s = trio.current_time()
+        left_s = trio.current_effective_deadline() - now_s
+        found: OSError = TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+        with trio.move_on_at(now_s + left_s / (len(addresses) - tried)):
+            try:
+                return await _connect(family, kind, protocol, address)
+            except OSError as error:
+                found = error
+        # A refusal is more specific than silence: a machine has answered.
+        if failure is None or not isinstance(failure, ConnectionRefusedError):
+            failure = found
     assert failure is not None  # getaddrinfo raises an error if there is no address
     raise failure
 

@@ -11,7 +11,10 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
+from kafkacompat.net import channel as channel_module
+from kafkacompat.net import dialing as dialing_module
 from kafkacompat.net._tests.helpers import DEADLINE_S, receive_frame, until
 from kafkacompat.net.channel import REQUESTS_WAITING_MAX, Channel, _Reading
 from kafkacompat.net.channels import (
@@ -21,8 +24,10 @@ from kafkacompat.net.channels import (
     RequestTimedOut,
     UnsupportedByPeer,
 )
+from kafkacompat.net.dialing import dial
 from kafkacompat.net.loop_wait import LoopWait
 from kafkacompat.net.poller import Poller
+from kafkacompat.net.receive_buffer import ReceiveBuffer
 from kafkacompat.net.runtime import TrioClock, TrioTimers, wait_for
 from kafkacompat.net.settings import ChannelSettings
 from kafkacompat.net.watchdog import LoopRest
@@ -31,7 +36,7 @@ from kafkacompat.security.sasl_authenticator import Answer, EnabledMechanism, Fa
 from kafkacompat.security.sasl_client import NO_SECURITY, ClientSecurity, PlainSaslClient
 from kafkacompat.security.sasl_server import PlainSaslServer
 from kafkacompat.wire.codec import encode
-from kafkacompat.wire.headers import parse_request_header, response_header_bytes
+from kafkacompat.wire.headers import parse_request_header, request_frame, response_header_bytes
 from kafkacompat.wire.messages.api_versions_response import ApiVersion, ApiVersionsResponse
 from kafkacompat.wire.messages.fetch_request import FetchRequest
 from kafkacompat.wire.messages.fetch_response import FetchableTopicResponse, FetchResponse, PartitionData
@@ -284,6 +289,51 @@ async def test_records_of_a_large_response_are_views_that_stay() -> None:
         assert second.responses[1].partitions[0].records[:3] == b"\x02\x02\x02"
 
 
+async def test_without_memory_for_a_response_the_connection_is_lost_and_the_next_one_serves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def lacks(buffer: ReceiveBuffer, capacity: int, keep: int) -> None:
+        raise MemoryError
+
+    async with dialing() as w:
+        records = PartitionData(records=bytes(100_000))
+        w.peer.fetch = FetchResponse(
+            responses=[FetchableTopicResponse(topic_id=bytes(16), partitions=[records])]
+        )
+        channel = w.channel()
+        with monkeypatch.context() as patch:
+            patch.setattr(ReceiveBuffer, "_replace", lacks)
+            assert await wait_for(channel.request(heartbeat(), TIMEOUT_MS))
+            with pytest.raises(ConnectionLost, match="MemoryError"):
+                await wait_for(channel.request(FetchRequest(), TIMEOUT_MS))
+        assert (await wait_for(channel.request(FetchRequest(), TIMEOUT_MS))).responses
+
+
+@pytest.mark.parametrize("is_connected", [False, True])
+async def test_without_memory_for_a_request_it_fails_alone(
+    is_connected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lacks(message: Any, *rest: Any) -> bytearray:
+        if isinstance(message, ListGroupsRequest):
+            raise MemoryError
+        return request_frame(message, *rest)
+
+    async with dialing() as w:
+        w.peer.versions[16] = (0, 5)
+        monkeypatch.setattr(channel_module, "request_frame", lacks)
+        channel = w.channel()
+        if is_connected:
+            await wait_for(channel.request(heartbeat(), TIMEOUT_MS))
+        replies = [
+            channel.request(each, TIMEOUT_MS) for each in (heartbeat(), ListGroupsRequest(), heartbeat())
+        ]
+        with pytest.raises(ConnectionLost, match="no memory"):
+            await wait_for(replies[1])
+        assert await wait_for(replies[0])
+        assert await wait_for(replies[2])
+        assert len(w.peer.streams) == 1
+
+
 async def test_a_large_request_leaves_whole_though_the_socket_is_full() -> None:
     async with dialing() as w:
         channel = w.channel()
@@ -496,6 +546,29 @@ async def test_an_address_that_names_no_host_harms_nobody_else() -> None:
         assert await wait_for(w.channel().request(heartbeat(), TIMEOUT_MS))
 
 
+async def test_behind_an_address_that_does_not_answer_the_next_one_of_the_host_is_dialled(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent, there = ("198.51.100.1", 9092), ("127.0.0.1", 9092)
+    dialled: list[tuple[object, ...]] = []
+    connected, other = socket.socketpair()
+
+    async def resolved(*_: Any, **__: Any) -> Any:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", address) for address in (silent, there)]
+
+    async def connect(family: int, kind: int, protocol: int, address: tuple[object, ...]) -> socket.socket:
+        dialled.append(address)
+        if address == silent:
+            await trio.sleep_forever()
+        return connected
+
+    monkeypatch.setattr(trio.socket, "getaddrinfo", resolved)
+    monkeypatch.setattr(dialing_module, "_connect", connect)
+    with connected, other, trio.fail_after(10):
+        assert await dial("broker.example", 9092) is connected
+    assert dialled == [silent, there]
+
+
 HANDSHAKE, AUTHENTICATE = 17, 36
 
 
@@ -565,6 +638,22 @@ async def test_a_session_is_begun_anew_behind_what_is_in_flight(is_busy: bool) -
         assert len(w.peer.streams) == 1
         assert await wait_for(channel.request(heartbeat(), TIMEOUT_MS))
         assert len(w.peer.requests) == 5
+
+
+async def test_a_request_that_comes_while_the_session_is_begun_anew_waits_for_its_end() -> None:
+    async with dialing(security=as_alice()) as w:
+        w.peer.users = {"user_alice": "secret"}
+        channel = w.channel()
+        await wait_for(channel.request(heartbeat(), TIMEOUT_MS))
+        channel._session._renew_at_ms = 0
+        del w.peer.requests[:]
+        replies = [channel.request(heartbeat("before"), TIMEOUT_MS)]
+        await until(lambda: bool(w.peer.requests))
+        replies.append(channel.request(heartbeat("meanwhile"), TIMEOUT_MS))
+        for reply in replies:
+            await wait_for(reply)
+        assert [key for key, _, _ in w.peer.requests] == [HANDSHAKE, AUTHENTICATE, HEARTBEAT, HEARTBEAT]
+        assert len(w.peer.streams) == 1
 
 
 async def test_pollers_come_and_go_while_replies_are_waited_for() -> None:

@@ -15,6 +15,7 @@ from kafkacompat.net.connection import Connection
 from kafkacompat.net.poller import READ, WRITE
 from kafkacompat.net.receive_buffer import INITIAL_BYTES
 from kafkacompat.net.settings import NetworkSettings
+from kafkacompat.ports import FileSlice
 from kafkacompat.ports.dispatcher import CloseConnection, ConnectionInfo, Reply
 
 Step = tuple[Any, ...]
@@ -215,6 +216,24 @@ def test_resting_changes_nothing_but_the_work(monkeypatch: pytest.MonkeyPatch) -
             never.take(step)
             assert resting.seen() == never.seen(), f"seed {seed}, step {number}"
     assert alone > 300
+
+
+@pytest.mark.parametrize("rests", [True, False])
+def test_without_memory_to_send_a_reply_the_connection_is_closed(
+    rests: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Lacking:
+        def try_read(self, position: int, length: int) -> bytes:
+            raise MemoryError
+
+    world = World()
+    file: Any = Lacking()
+    world.dispatcher.answers[b"lacks"] = lambda frame: [b"head", FileSlice(file, 0, 100)]
+    world.take(("bytes", framed(b"usual 1")))
+    world.connection._rests = rests
+    world.take(("bytes", framed(b"lacks")))
+    assert world.socket.is_closed
+    assert "MemoryError" in caplog.text
 
 
 def test_a_connection_rests_again_after_a_reply_that_was_waited_for() -> None:
