@@ -9,6 +9,7 @@ import lzma
 import os
 import re
 import signal
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from io import BufferedIOBase
@@ -21,7 +22,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkacompat.pipeline._tests.collector_kit import TURN_S, CollectorKit, Written, a_collector
+from kafkacompat.pipeline._tests.collector_kit import READ_BYTES, TURN_S, CollectorKit, Written, a_collector
 from kafkacompat.pipeline.collector import packed, running
 from kafkacompat.pipeline.collector.followed import MAX_CHUNK_LINES
 from kafkacompat.pipeline.collector.saved_state import decode
@@ -870,6 +871,21 @@ def test_short_lines_are_handed_over_in_bounded_numbers(
             world.shipper.deliver(0)
     assert len(world.arrived) == 80_001
     assert all(len(values) == 1 for values in world.arrived.values())
+
+
+def test_each_file_gets_its_turn_while_the_broker_has_room_for_one_read(world: CollectorKit) -> None:
+    """Each of two files grows faster than the broker takes lines."""
+    turns = 20
+    with open(world.folder / "access.log.other", "ab", buffering=0) as other:
+        for turn in range(turns):
+            world.append(2 * READ_BYTES // 60)
+            other.write(b"".join(b"%04d.%04d %s\n" % (turn, line, b"y" * 60) for line in range(12)))
+            world.shipper.allowed = 1
+            world.turn()
+            world.shipper.deliver(0)
+    arrived = Counter(value[-1:] for values in world.arrived.values() for value in values)
+    assert set(arrived) == {b"x", b"y"}
+    assert min(arrived.values()) > max(arrived.values()) / 2
 
 
 def test_bytes_that_go_with_their_file_are_counted(world: CollectorKit) -> None:

@@ -132,6 +132,8 @@ class Collector:
         """Those that could not be decompressed now."""
         self._lost_files = 0
         self._looks: dict[Key, Look] = {}
+        self._next: Key | None = None
+        """The file with which the next turn begins: the first one for which the last turn had no room."""
         self._scanned_s = float("-inf")
         self._saved_s = float("-inf")
         self._saved_lines = 0
@@ -161,8 +163,9 @@ class Collector:
         moved = False
         if self._unshipped:
             self._ship_read(now_s)
-        for look in list(self._looks.values()):
+        for look in self._from_next():
             if self._unshipped or not self._shipper.room:
+                self._next = look.device, look.inode
                 break
             file = self._following.get((look.device, look.inode))
             if file is not None and file.identity is not None and file.unread_bytes:
@@ -177,6 +180,13 @@ class Collector:
         ):
             self._save_or_later(now_s)
         return moved
+
+    def _from_next(self) -> list[Look]:
+        """Return all files, those before the next one last. From the first file on each time, one that grows as fast as the
+        broker takes lines would leave no room for others."""
+        keys, looks = list(self._looks), list(self._looks.values())
+        at = keys.index(self._next) if self._next in self._looks else 0
+        return looks[at:] + looks[:at]
 
     def figures(self) -> Figures:
         files = list(self._following.files())
