@@ -30,6 +30,9 @@ LABELS_MAX = 10
 PREFIX = "kafka_client_"
 NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9_]")
 OWN_LABELS = ("client_instance_id", "client_id", "client_software_name", "client_software_version")
+TAKEN_LABELS = {*OWN_LABELS, "node_id"}
+"""Names that no attribute of a client has. The last one is put in front where several brokers have one listener, and a scraper
+refuses a text in which a series has a label twice."""
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -130,7 +133,7 @@ def label_name(text: str) -> str:
     name = NOT_IN_A_NAME.sub("_", text[:NAME_MAX])
     return (
         f"attribute_{name}"
-        if not name or name[0].isdigit() or name in OWN_LABELS or name.startswith("__")
+        if not name or name[0].isdigit() or name in TAKEN_LABELS or name.startswith("__")
         else name
     )
 

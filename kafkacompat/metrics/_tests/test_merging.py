@@ -8,7 +8,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from kafkacompat.metrics._tests.exposition import counter, gauges
 from kafkacompat.metrics.endpoint import rendered
 from kafkacompat.metrics.families import Families
-from kafkacompat.metrics.merging import merged, with_label
+from kafkacompat.metrics.merging import BROKERS, LABEL, merged, with_label
+from kafkacompat.metrics.reference import declared
+from kafkacompat.telemetry.series import labels_of
 
 
 def text_of(node: int, sizes: int) -> str:
@@ -57,3 +59,24 @@ def test_no_node_is_no_text() -> None:
 def test_a_label_stands_first() -> None:
     assert with_label("up 1", 4) == 'up{node_id="4"} 1'
     assert with_label('up{a="b c"} 1', 4) == 'up{node_id="4",a="b c"} 1'
+
+
+def test_no_series_of_one_node_has_the_label_that_is_put_in_front() -> None:
+    """A scraper refuses the whole text if one series has a label twice."""
+    with_it = [
+        each.name
+        for told in declared()
+        if told is not BROKERS
+        for each in told.metrics
+        if LABEL in each.labels
+    ]
+    assert with_it == []
+
+
+@pytest.mark.parametrize("attribute", ["node.id", "node_id"])
+def test_an_attribute_of_a_clients_metric_is_not_the_label_that_is_put_in_front(attribute: str) -> None:
+    """librdkafka sends `node.id` with the latency of the requests to each broker."""
+    labels = dict(labels_of({attribute: "7"}))
+    text = b"".join(rendered([gauges("latency", "Latency.", [(labels, 1.0)])])).decode()
+    (family,) = text_string_to_metric_families(b"".join(merged({1: text})).decode())
+    assert [each.labels for each in family.samples] == [{"node_id": "1", "attribute_node_id": "7"}]
