@@ -50,6 +50,7 @@ FETCH_BYTES = 1 << 20
 @dataclass(frozen=True, slots=True)
 class Scenario:
     name: str
+    """Its beginning, up to a colon or the like, is the family (`report.family`): a heading of the page and a line of the plot."""
     run: Callable[[str], Figures]
 
 

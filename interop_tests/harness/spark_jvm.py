@@ -20,7 +20,7 @@ from pathlib import Path
 from interop_tests.harness.kafka_jars import CHECKOUT
 from interop_tests.harness.kafka_jvm import SHARED
 
-# The first option alone reduces the code cache to 48 MB, which is too small for 13 queries. The last option is for the
+# The first option alone reduces the code cache to 48 MB, which is too small for all jobs. The last option is for the
 # programs that Spark's local file system starts by the hundred: they need no helper process each.
 LITTLE_COMPILED = (
     "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"

@@ -14,7 +14,7 @@ from xdist.scheduler import LoadScopeScheduling
 SUITE = Path(__file__).resolve().parents[1]
 DURATIONS = SUITE / "durations.tsv"
 UNKNOWN_S = 30.0
-"""The seconds of a file that is not in the table. It is high enough that the file does not start last."""
+"""The seconds of a file without a line in the table, which a new file need not have. So it does not start last."""
 
 # These run one after the other in one process, with one JVM of Spark or one Chromium. Three of the pipeline compare with the same
 # run of all jobs, which takes longest.

@@ -20,6 +20,9 @@ from interop_tests.harness.kafka_jars import CHECKOUT, require_program
 from interop_tests.harness.spark_cluster import ivy_dir, spark_environment, spark_home
 from interop_tests.harness.spark_jvm import quick_jvm
 from kafkacompat.pipeline.packages import connector
+from kafkacompat.pipeline.queries import QUERIES
+from kafkacompat.pipeline.topics import CONFIGS
+from kafkacompat.pipeline.topics import EVENTS as ONCE_EACH
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,20 +45,11 @@ WITHOUT_CODEGEN = (
     *("--conf", "spark.sql.codegen.factoryMode=NO_CODEGEN"),
 )
 
-TABLES = {
-    "logs": ("logs/events",),
-    "activity": ("activity/sessions", "activity/top_pages", "activity/visitors"),
-    "metrics": ("metrics/windows",),
-}
+TABLES = {job: tuple(each.table for each in queries if each.table) for job, queries in QUERIES.items()}
+WRITTEN = {job: [topic for each in queries for topic in each.writes] for job, queries in QUERIES.items()}
+EVENTS = {job: tuple(each for each in named if CONFIGS[each] == ONCE_EACH) for job, named in WRITTEN.items()}
 LATEST_BY_KEY = {
-    "logs": ("logs.summary",),
-    "activity": ("activity.sessions", "activity.top_pages", "activity.visitors"),
-    "metrics": ("metrics.windows", "metrics.latest"),
-}
-EVENTS = {
-    "logs": ("logs.rejected",),
-    "activity": ("activity.rejected",),
-    "metrics": ("metrics.rejected", "metrics.alerts"),
+    job: tuple(each for each in named if each not in EVENTS[job]) for job, named in WRITTEN.items()
 }
 
 

@@ -30,6 +30,7 @@ from interop_tests.pipeline.runs import (
     read_results,
     read_table,
 )
+from kafkacompat.pipeline.queries import ACTIVITY
 from kafkacompat.pipeline.tables import PARTITION_COLUMNS
 
 if TYPE_CHECKING:
@@ -40,13 +41,7 @@ pytestmark = pytest.mark.needs_control
 LINE = re.compile(r'^(\S+) - - \[(.+?)\] "(\S+) (\S+) (\S+)" (\d+) (\d+) "-" "(.*)"$')
 COMMAND_TIMEOUT_S = 240.0
 TRIGGER_S = "2"
-WITH_WATERMARK = (
-    "activity-sessions",
-    "activity-top-pages",
-    "activity-visitors",
-    "activity-sessions-live",
-    "activity-live",
-)
+WITH_WATERMARK = tuple(each.name for each in ACTIVITY.queries if not each.name.endswith("-rejected"))
 """The queries of activity that have a watermark: all but the one for rejected records."""
 
 

@@ -49,7 +49,7 @@ def start_with(changes: dict[str, str | None]) -> ServerConfig:
     return ServerConfig.from_properties({name: text for name, text in merged.items() if text is not None})
 
 
-def test_definitions_are_those_of_kafka_4_3() -> None:
+def test_definitions_are_those_of_kafka() -> None:
     """test_config_described.py holds the names of all settings to those of Kafka."""
     assert broker_keys()["node.id"].required
     assert broker_keys()["log.retention.ms"].default is None

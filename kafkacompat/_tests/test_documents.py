@@ -353,6 +353,43 @@ def test_the_site_has_every_document() -> None:
     assert sorted(listed) == sorted(documents)
 
 
+def test_a_reader_finds_every_tutorial() -> None:
+    tutorials = {f"tutorials/{path.name}" for path in (CHECKOUT / "docs" / "tutorials").glob("*.md")}
+    assert len(tutorials) > 3
+    for page, base in (("README.md", "docs/"), ("docs/index.md", "")):
+        links = set(LINK.findall(prose_of(CHECKOUT / page)))
+        assert {each for each in tutorials if f"{base}{each}" not in links} == set(), page
+
+
+NOT_READ_BY_A_TEST = {
+    "tutorials/first-cluster.md": "interop_tests/cli/test_cluster.py has its commands with other ports, and waits between them",
+    "how-to/tier-a-topic.md": "it has settings and no commands: interop_tests/cluster/test_tiered.py has them",
+}
+"""Pages whose steps are in no test that reads them, with the reason."""
+
+
+def test_every_page_with_steps_is_followed_by_a_test() -> None:
+    """A test reads the page that it follows, so that a change of the page changes the test."""
+    tests = [
+        *(CHECKOUT / "interop_tests").rglob("*.py"),
+        *(CHECKOUT / "kafkacompat").rglob("_tests/test_*.py"),
+    ]
+    read = {
+        name
+        for path in tests
+        if path != Path(__file__).resolve()
+        for name in re.findall(r'"(?:[\w-]+/)*([\w-]+\.md)"', path.read_text(encoding="utf-8"))
+    }
+    pages = {
+        f"{folder}/{path.name}"
+        for folder in ("tutorials", "how-to")
+        for path in (CHECKOUT / "docs" / folder).glob("*.md")
+    }
+    assert {page for page in pages if page.partition("/")[2] not in read} == set(NOT_READ_BY_A_TEST)
+    named = [name for why in NOT_READ_BY_A_TEST.values() for name in re.findall(r"[\w/]+\.py", why)]
+    assert [name for name in named if not (CHECKOUT / name).exists()] == []
+
+
 ATTACKER = re.compile(r"^\| ([a-z][^|]*?) \|", re.MULTILINE)
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kafkacompat.controller.features import LATEST_METADATA_VERSION, SUPPORTED_FEATURES
+from kafkacompat.partition.list_offsets import FIRST_VERSIONS
 from kafkacompat.quota.client_quotas import ENTITY_TYPES
 from kafkacompat.wire.definition import FieldSpec
 
@@ -173,17 +175,17 @@ POOLS: dict[str, tuple[Any, ...]] = {
     "member_id": ("", "", "m", "i0", LONG),
     "reason": ("", "because", LONG),
     "isolation_level": (0, 1, 0, 1, 2, -1),
-    "timestamp": (-1, -2, -3, -4, -5, 0, 1_700_000_000_000, 2**63 - 1, -(2**63)),
+    "timestamp": (*FIRST_VERSIONS, 0, 1_700_000_000_000, 2**63 - 1, -(2**63)),
     "transaction_timeout_ms": (60_000, 60_000, 1000, 100, 0, -1, 900_000, 900_001, 2**31 - 1),
     "states_filter": ("Stable", "Empty", "Dead", "", "stable", "x", LONG),
     "state_filters": ("Ongoing", "Empty", "CompleteCommit", "", "x"),
-    "types_filter": ("classic", "consumer", "share", "", "x"),
+    "types_filter": ("classic", "consumer", "share", "streams", "", "x"),
     "mechanism": ("PLAIN", "SCRAM-SHA-256", "", "x"),
     "client_software_name": ("kafkacompat-fuzz", "", "a b", LONG, "a\n"),
     "client_software_version": ("1.0", "", "!", LONG),
     "path": ("/data/a", "/data/b", "/data/c", "", "relative", "/etc"),
-    "feature": ("metadata.version", "kraft.version", "transaction.version", "group.version", "x", ""),
-    "max_version_level": (0, 1, 2, 3, 25, 30, -1, 32767),
+    "feature": (*SUPPORTED_FEATURES, "x", ""),
+    "max_version_level": (0, 1, 2, 3, 25, LATEST_METADATA_VERSION, LATEST_METADATA_VERSION + 1, -1, 32767),
     "upgrade_type": (1, 1, 2, 3, 0, 9),
     "election_type": (0, 0, 1, 2, -1),
     "controller_id": (1, 2, 3, -1, 0),

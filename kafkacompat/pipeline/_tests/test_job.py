@@ -23,13 +23,14 @@ from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.job import Field, Format, Job, JobProblem, Kind, Query, RunOptions, Table, Topic
 from kafkacompat.pipeline.jobs.validation import OWN_COLUMNS, rejected
 from kafkacompat.pipeline.queries import ACTIVITY, JOBS, LOGS, METRICS
-from kafkacompat.pipeline.topics import EVENTS, PIPELINE_PROGRESS, RESULTS
+from kafkacompat.pipeline.topics import CONFIGS, EVENTS, PIPELINE_PROGRESS, RESULTS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Records = Callable[..., "DataFrame"]
 KEY = ("shop", "window_start_ms")
+DAY_MS = 24 * 3600 * 1000
 FIELDS = (
     Field("event_id", Kind.TEXT, names=True),
     Field("shop", Kind.TEXT, names=True),
@@ -266,6 +267,24 @@ def test_the_page_has_the_fields_of_rejected_records(records: Records) -> None:
     (row,) = re.findall(r"^\| `logs\.rejected`,.*$", page.read_text(encoding="utf-8"), re.MULTILINE)
     found = rejected(orders().validated(records("orders.raw", b"no order"), OPTIONS))
     assert [name for name in found.columns if re.search(rf"\b{name}\b", row) is None] == []
+
+
+def test_the_page_says_how_the_topics_are_cleaned_and_how_long_they_keep_records() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "pipeline.md").read_text("utf-8")
+    _, _, below = page.partition(
+        "| topic | cleanup | key | fields of the value |\n| --- | --- | --- | --- |\n"
+    )
+    rows = [line.split(" | ", 2) for line in below.partition("\n\n")[0].splitlines()]
+    told = {topic: cleanup for names, cleanup, _ in rows for topic in re.findall(r"`([^`]+)`", names)}
+    assert told == {topic: configs["cleanup.policy"] for topic, configs in CONFIGS.items()}
+    days = {configs.get("cleanup.policy"): configs.get("retention.ms") for configs in CONFIGS.values()}
+    assert set(days) == {"delete", "compact,delete", "compact"}
+    assert days["compact"] is None
+    for cleanup, words in (("delete", "records are"), ("compact,delete", "the last record of a key is")):
+        kept = (
+            f"Where (?:cleanup|it) is `{cleanup}`, {words} kept for {int(days[cleanup] or 0) // DAY_MS} days"
+        )
+        assert re.search(kept, page), kept
 
 
 def test_no_field_has_the_name_of_another_column(records: Records) -> None:

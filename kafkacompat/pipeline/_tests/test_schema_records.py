@@ -5,7 +5,10 @@ from __future__ import annotations
 import datetime
 import io
 import json
+import random
 import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -25,8 +28,14 @@ from kafkacompat.pipeline.schemas import avro as avro_schemas
 from kafkacompat.pipeline.schemas import client, protobuf, reading
 from kafkacompat.pipeline.schemas.client import SchemaText
 from kafkacompat.pipeline.schemas.protobuf import ProtobufFile
-from kafkacompat.pipeline.schemas.reading import EventReader, Format, Schemas
-from kafkacompat.pipeline.schemas.wire_format import Malformed, NotRead, message_indexes, schema_id
+from kafkacompat.pipeline.schemas.reading import READERS, EventReader, Format, Schemas
+from kafkacompat.pipeline.schemas.wire_format import (
+    HEAD_BYTES,
+    Malformed,
+    NotRead,
+    message_indexes,
+    schema_id,
+)
 
 FIELDS = (
     Field("event_id", Kind.TEXT, names=True),
@@ -308,24 +317,6 @@ def test_bytes_that_the_schema_has_not_written_are_malformed() -> None:
     assert read(framed(1, b"\2\xff"))[0] == none_of_it
 
 
-@pytest.mark.parametrize("seed", range(300))
-def test_no_bytes_end_the_reader(seed: int) -> None:
-    import random
-
-    chance = random.Random(seed)
-    schema = record(
-        *BASE,
-        ("moment", {"type": "long", "logicalType": "timestamp-micros"}),
-        ("day", {"type": "int", "logicalType": "date"}),
-        ("price", {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}),
-        ("uuid", {"type": "string", "logicalType": "uuid"}),
-        ("more", {"type": "map", "values": ["null", "double", {"type": "array", "items": "long"}]}),
-    )
-    read = reader(avro_text(schema)).read
-    reason, values = read(framed(1, chance.randbytes(chance.randrange(200))))
-    assert (reason is None) == (values[0] is not None)
-
-
 PROTO = """
 syntax = "proto3";
 package shop;
@@ -391,6 +382,113 @@ def test_fields_of_a_message_are_found_by_name() -> None:
     assert read(framed(1, order.SerializeToString(), ORDER_INDEXES))[1][:5] == ("", "", MOMENT_MS, 2.5, "9")
     large = proto_reader(PROTO, fields=(Field("large", Kind.INTEGER),)).read
     assert large(framed(1, order.SerializeToString(), ORDER_INDEXES)) == ("wrong type: large", (None,))
+
+
+AVRO_OF_ALL_TYPES = record(
+    *BASE,
+    ("moment", {"type": "long", "logicalType": "timestamp-micros"}),
+    ("day", {"type": "int", "logicalType": "date"}),
+    ("price", {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}),
+    ("uuid", {"type": "string", "logicalType": "uuid"}),
+    ("more", {"type": "map", "values": ["null", "double", {"type": "array", "items": "long"}]}),
+)
+
+
+def avro_sample() -> tuple[SchemaText, tuple[Field, ...], bytes]:
+    fields = (
+        *FIELDS[:4],
+        Field("moment", Kind.INTEGER),
+        Field("day", Kind.TEXT),
+        Field("price", Kind.NUMBER),
+        Field("uuid", Kind.TEXT),
+        Field("more", Kind.NUMBER, required=False, path="more.a"),
+    )
+    content = ORDER | {
+        "moment": MOMENT,
+        "day": MOMENT.date(),
+        "price": Decimal("12.50"),
+        "uuid": "12345678-1234-5678-1234-567812345678",
+        "more": {"a": 1.5, "b": [1, 2], "c": None},
+    }
+    return avro_text(AVRO_OF_ALL_TYPES), fields, avro(AVRO_OF_ALL_TYPES, content)
+
+
+def protobuf_sample() -> tuple[SchemaText, tuple[Field, ...], bytes]:
+    fields = (
+        Field("event_id", Kind.TEXT),
+        Field("at", Kind.INTEGER),
+        Field("amount", Kind.NUMBER),
+        Field("state", Kind.TEXT),
+        Field("sku", Kind.TEXT, required=False, path="lines[0].sku"),
+        Field("count", Kind.INTEGER, required=False, path="by_name.a.count"),
+        Field("channel", Kind.TEXT, required=False),
+        Field("large", Kind.NUMBER),
+    )
+    order = proto_class(PROTO)(event_id="o-1", amount=2.5, state=1, large=2**63, raw=b"\xff")
+    order.lines.add(sku="x", count=3)
+    order.by_name["a"].count = 4
+    order.at.FromMilliseconds(MOMENT_MS)
+    order.channel.value = "web"
+    return (
+        SchemaText("PROTOBUF", PROTO),
+        fields,
+        framed(1, order.SerializeToString(), ORDER_INDEXES),
+    )
+
+
+SAMPLES = {Format.AVRO: avro_sample, Format.PROTOBUF: protobuf_sample}
+"""Of each format with schemas: a schema, fields of a job, and a record."""
+
+HOSTILE = (
+    b"\xff" * 10,
+    b"\x80" * 40,
+    b"\xfe" + b"\xff" * 8 + b"\1",
+    b"\xff" * 4 + b"\x0f",
+    b"\xed\xa0\x80",
+    b"\0" * 3000,
+    b"\n\x7f" * 3000,
+    b"[" * 100_000,
+    b'{"a":' * 50_000,
+    b'"\\ud800"',
+    b"NaN",
+    b"1e999",
+    b"9" * 5000,
+)
+"""Lengths and numbers beyond any bound, halves of a surrogate pair, nothing often, much in each other, no numbers of JSON."""
+
+
+def hostile_values(good: bytes, chance: random.Random) -> Iterator[bytes]:
+    """Values with the id of the schema. `good`: a record by it."""
+    head = good[:HEAD_BYTES]
+    yield head + chance.randbytes(chance.randrange(200))
+    yield head + chance.choice(HOSTILE)
+    at = chance.randrange(HEAD_BYTES, len(good) + 1)
+    yield good[:at]
+    yield good[:at] + chance.choice(HOSTILE)
+    yield good[:at] + chance.choice(HOSTILE) + good[at:]
+    changed = bytearray(good)
+    for _ in range(chance.randrange(1, 4)):
+        changed[chance.randrange(HEAD_BYTES, len(good))] = chance.randrange(256)
+    yield bytes(changed)
+
+
+@pytest.mark.parametrize("form", READERS)
+def test_no_bytes_end_a_query_or_another_reader(form: Format) -> None:
+    """A query writes the values and the reason as UTF-8. `pipeline try` and the console show the record as JSON."""
+    text, fields, good = SAMPLES[form]()
+    schemas = Schemas(InMemory(n1=text))
+    read = EventReader(form, fields, schemas).read
+    assert read(good)[0] is None
+    is_read = 0
+    for seed in range(300):
+        for value in hostile_values(good, random.Random(seed)):
+            reason, values = read(value)
+            assert (reason is None) == (values[0] is not None), (seed, value[:100])
+            json.dumps((reason, values), ensure_ascii=False, allow_nan=False).encode()
+            is_read += reason is None
+            with suppress(NotRead):
+                schemas.read(form, value).shown()
+    assert is_read > 20, "no change has reached the values"
 
 
 def test_a_whole_number_that_no_bigint_holds_is_a_number() -> None:

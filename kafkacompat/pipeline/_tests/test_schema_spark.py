@@ -20,6 +20,7 @@ from kafkacompat.pipeline.job import Field, Format, Job, Kind, RunOptions, Table
 from kafkacompat.pipeline.jobs.schema_records import SchemaDecoder
 from kafkacompat.pipeline.runner import failure_of
 from kafkacompat.pipeline.schemas.client import RegistrySettings
+from kafkacompat.pipeline.schemas.reading import READERS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -93,6 +94,7 @@ def sent() -> dict[str, list[bytes | None]]:
 
 def test_spark_reads_each_record_as_python_does(records: Records, registry: RegistryKit) -> None:
     assert {field.kind for field in FIELDS} == {*Kind}, "a kind needs a field and values here"
+    assert {*FORMATS.values()} == {*READERS}, "a format needs a topic and values here"
     settings = RegistrySettings(registry.url)
     options = RunOptions(jobs=("orders",), checkpoint="", output="", registry=settings)
     values = sent()

@@ -22,8 +22,8 @@ HISTORY_SPEED: Final = 360.0
 behind the clock would be late as soon as one event of the present has come."""
 
 JVM_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
-"""With only the first compiler tier, the JVM reserves a fifth of the usual code cache. 13 queries fill that, and the
-JVM then ends. So the usual size is set."""
+"""With only the first compiler tier, the JVM reserves a fifth of the usual code cache. The queries of all jobs fill
+that, and the JVM then ends. So the usual size is set."""
 
 SMALL_SPARK: Final = (
     *("--shuffle-partitions", "1"),
@@ -31,7 +31,7 @@ SMALL_SPARK: Final = (
     *("--conf", "spark.sql.codegen.factoryMode=NO_CODEGEN"),
     *("--conf", f"spark.driver.extraJavaOptions={JVM_OPTIONS}"),
 )
-"""13 queries start at once on a few cores and process some hundred events per second. Compiling their code fully would
+"""The queries of all jobs start at once on a few cores and process some hundred events per second. Compiling their code fully would
 take a minute and not pay off."""
 
 
