@@ -34,7 +34,7 @@ class CleanerLimits(NamedTuple):
 
 
 class CleaningJob(NamedTuple):
-    """One cleaning. Offsets are absolute, sizes in bytes."""
+    """One cleaning. Offsets are absolute, sizes in bytes. Made by the log cleaner, and by RemoteLogManager for the remote part."""
 
     directory: str
     segments: Sequence[SegmentFile]
