@@ -76,7 +76,10 @@ def test_a_topic_takes(overrides: dict[str, str]) -> None:
         ({"compression.type": ""}, "Invalid value  for configuration compression.type: "),
         ({"compression.gzip.level": "0"}, "Invalid value 0 for configuration compression.gzip.level: "),
         ({"compression.zstd.level": "23"}, "Invalid value 23 for configuration compression.zstd.level: "),
-        ({"remote.storage.enable": "true"}, "Invalid value true for configuration remote.storage.enable: "),
+        (
+            {"remote.storage.enable": "true"},
+            "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage.",
+        ),
         ({"preallocate": "maybe"}, "Invalid value maybe for configuration preallocate: "),
         (
             {"min.cleanable.dirty.ratio": "1.5"},
@@ -92,7 +95,7 @@ def test_a_topic_takes(overrides: dict[str, str]) -> None:
         ({"min.insync.replicas": "0"}, "Invalid value 0 for configuration min.insync.replicas: "),
         (
             {"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"},
-            "Invalid value 10 for configuration min.compaction.lag.ms: ",
+            "conflict topic config setting min.compaction.lag.ms (10) > max.compaction.lag.ms (5)",
         ),
     ],
 )
@@ -110,8 +113,43 @@ COMPACTED = {"remote.storage.enable": "true", "cleanup.policy": "compact"}
 def test_a_compacted_topic_is_tiered_only_with_a_setting_of_our_own(policy: str) -> None:
     overrides: dict[str, str | None] = {**COMPACTED, "cleanup.policy": policy}
     validate_topic_configs(overrides, server(**TIERING, remote_storage_compacted_topics_enable="true"))
-    with pytest.raises(ConfigError, match=r"not possible with cleanup\.policy compact"):
+    with pytest.raises(
+        ConfigError, match=r"Remote log storage only supports topics with cleanup\.policy=delete "
+    ):
         validate_topic_configs(overrides, server(**TIERING))
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        (
+            {"retention.bytes": "10", "local.retention.bytes": "11"},
+            "Invalid value 11 for configuration local.retention.bytes: Value must not be more than retention.bytes property "
+            "value: 10",
+        ),
+        (
+            {"retention.ms": "10", "local.retention.ms": "-1"},
+            "Invalid value -1 for configuration local.retention.ms: Value must not be -1 as retention.ms value is set as 10.",
+        ),
+        (
+            {"remote.log.copy.disable": "true", "retention.ms": "10", "local.retention.ms": "9"},
+            "When `remote.log.copy.disable` is set to true, the `local.retention.ms` and `retention.ms` must be set to the "
+            "identical value because there will be no more logs copied to the remote storage.",
+        ),
+        (
+            {TIERED: "false"},
+            "It is invalid to disable remote storage without deleting remote data. If you want to keep the remote data and "
+            "turn to read only, please set `remote.storage.enable=true,remote.log.copy.disable=true`. If you want to disable "
+            "remote storage and delete all remote data, please set "
+            "`remote.storage.enable=false,remote.log.delete.on.disable=true`.",
+        ),
+    ],
+)
+def test_a_tiered_topic_refuses_with_kafkas_text(changes: dict[str, str], text: str) -> None:
+    tiered = {TIERED: "true"}
+    with pytest.raises(ConfigError) as caught:
+        validate_topic_configs({**tiered, **changes}, server(**TIERING), tiered)
+    assert str(caught.value) == text
 
 
 def test_a_tiered_topic_keeps_being_compacted_or_not() -> None:

@@ -358,6 +358,10 @@ def test_a_node_starts(changes: dict[str, str | None]) -> None:
         ({"log.retention.ms": "0"}, "log.retention.ms"),
         ({"log.retention.hours": "0"}, "log.retention.ms"),
         ({"log.dirs": ""}, "log.dirs"),
+        (
+            {"log.cleaner.min.compaction.lag.ms": "6", "log.cleaner.max.compaction.lag.ms": "5"},
+            "log.cleaner.min.compaction.lag.ms",
+        ),
         ({"log.cleaner.threads": "0"}, "log.cleaner.threads"),
         ({"log.cleaner.dedupe.buffer.size": "1000"}, "log.cleaner.dedupe.buffer.size"),
         ({"replica.fetch.wait.max.ms": "40000"}, "replica.fetch.wait.max.ms"),

@@ -148,7 +148,7 @@ def _check(node: Node, element: Any, incremental: bool, pace: Pace) -> Work[None
     yield from check_shape(resource, pace)
     current = node.image.config(BROKER, resource.name)
     values = yield from new_values(resource, current, node.config, pace)
-    wanted = wanted_settings(values, current, incremental)
+    wanted = wanted_settings(resource, values, current, incremental)
     layers = node.image.config(BROKER, ""), node.image.config(BROKER, str(node.node_id))
     in_effect = DynamicConfig(node.config, *layers)
     try:

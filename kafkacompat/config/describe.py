@@ -78,16 +78,30 @@ def _default_text(name: str) -> str | None:
     return None if key is None or key.importance == DYNAMIC_ONLY else render_value(key, key.default)
 
 
-def _synonyms(config: DynamicConfig, name: str, names: Iterable[str], sensitive: bool) -> list[ConfigSynonym]:
-    names = tuple(names)
-    layers: tuple[tuple[Mapping[str, str], ConfigSource], ...] = (
+def _layers(config: DynamicConfig) -> tuple[tuple[Mapping[str, str], ConfigSource], ...]:
+    return (
         (config.broker_layer, ConfigSource.DYNAMIC_BROKER_CONFIG),
         (config.default_layer, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
         (config.static.originals, ConfigSource.STATIC_BROKER_CONFIG),
     )
+
+
+def source_of_default(config: DynamicConfig, name: str) -> ConfigSource:
+    """The layer that gives a topic's setting without an override, by any of the broker's names for it. DescribeConfigs tells
+    less: it begins with the first of these names, so a time that is set in hours counts as Kafka's default."""
+    broker = topic_keys()[name].broker
+    names = broker_synonyms(broker) if broker else ()
+    for layer, source in _layers(config):
+        if any(each in layer for each in names):
+            return source
+    return ConfigSource.DEFAULT_CONFIG
+
+
+def _synonyms(config: DynamicConfig, name: str, names: Iterable[str], sensitive: bool) -> list[ConfigSynonym]:
+    names = tuple(names)
     found = [
         ConfigSynonym(synonym, None if sensitive else layer[synonym], source)
-        for layer, source in layers
+        for layer, source in _layers(config)
         for synonym in names
         if synonym in layer
     ]

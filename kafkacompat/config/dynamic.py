@@ -140,6 +140,12 @@ def _check_thread_count(name: str, old: int, new: int) -> None:
         raise ConfigError(name, None, f"{text}not be greater than double the current value {old}", whole=True)
 
 
+def settings_in_force(layer: Mapping[str, str], *, per_broker: bool) -> dict[str, str]:
+    """A layer of the metadata without the settings that no broker takes, as earlier releases have stored them. As in Kafka
+    they refuse no change of another setting."""
+    return _accepted(layer, per_broker)[0]
+
+
 def _accepted(layer: Mapping[str, str], per_broker: bool) -> tuple[dict[str, str], dict[str, ConfigError]]:
     """A layer without its invalid settings, and those settings."""
     accepted: dict[str, str] = {}

@@ -150,6 +150,7 @@ class ServerConfig:
             originals["node.id"] = originals["broker.id"]
         config = cls(originals, _parse(originals))
         config.warnings = check_constraints(config)
+        _check_compaction_lags(config)
         return config
 
     def with_overrides(
@@ -463,6 +464,13 @@ def _check_logs(config: ServerConfig) -> None:
     for name in _CODEC_SETTINGS:
         if not 0 <= config.get_int(name) < COMPRESSION_CODEC_COUNT:
             raise ConfigError(name, config.get_int(name), f"expected 0 to {COMPRESSION_CODEC_COUNT - 1}")
+
+
+def _check_compaction_lags(config: ServerConfig) -> None:
+    """Of a broker's file. As in Kafka a change of a running broker is not checked."""
+    least, most = (f"log.cleaner.{bound}.compaction.lag.ms" for bound in ("min", "max"))
+    if "broker" in config.roles and config.get_int(least) > config.get_int(most):
+        raise _refuse(least, f"({config.get_int(least)}) must not exceed {most} ({config.get_int(most)})")
 
 
 def check_local_retention(config: ServerConfig) -> None:

@@ -161,22 +161,30 @@ def validate_topic_configs(
             values[name] = parse_value(key, text)
         else:
             values[name] = key.default if effective is None else broker_default(effective, name)
-    if values["min.compaction.lag.ms"] > values["max.compaction.lag.ms"]:
-        raise ConfigError(
-            "min.compaction.lag.ms",
-            values["min.compaction.lag.ms"],
-            f"exceeds max.compaction.lag.ms ({values['max.compaction.lag.ms']})",
-        )
+    least_ms, most_ms = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
+    if least_ms > most_ms:
+        text = f"conflict topic config setting min.compaction.lag.ms ({least_ms}) > max.compaction.lag.ms ({most_ms})"
+        raise ConfigError("min.compaction.lag.ms", least_ms, text, whole=True)
     if effective is not None:
         _validate_remote(values, effective, existing or {})
     _validate_mirror(values)
 
 
+_KEEPS_REMOTE_DATA = (
+    "It is invalid to disable remote storage without deleting remote data. If you want to keep the remote data and turn to "
+    "read only, please set `remote.storage.enable=true,remote.log.copy.disable=true`. If you want to disable remote storage "
+    "and delete all remote data, please set `remote.storage.enable=false,remote.log.delete.on.disable=true`."
+)
+_TIERING_IS_OFF = "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
+_IS_COMPACTED = "Remote log storage only supports topics with cleanup.policy=delete or cleanup.policy being an empty list."
+
+
 def _validate_remote(values: Mapping[str, Any], effective: ServerConfig, existing: Mapping[str, str]) -> None:
+    """In Kafka's words and order."""
     if not values[TIERED]:
         was_enabled = existing.get(TIERED, "").strip().lower() == "true"
         if was_enabled and not values["remote.log.delete.on.disable"]:
-            raise ConfigError(TIERED, "false", "disabling it needs remote.log.delete.on.disable=true")
+            raise ConfigError(TIERED, None, _KEEPS_REMOTE_DATA, whole=True)
         return
     if existing.get(TIERED, "").strip().lower() == "true":
         policy: Any = broker_default(effective, "cleanup.policy")
@@ -189,26 +197,40 @@ def _validate_remote(values: Mapping[str, Any], effective: ServerConfig, existin
                 "compaction of a tiered topic cannot begin or end",
             )
     if not effective.get_boolean(TIERING):
-        raise ConfigError(TIERED, "true", "the broker's remote.log.storage.system.enable is false")
+        raise ConfigError(TIERED, None, _TIERING_IS_OFF, whole=True)
     if "compact" in values["cleanup.policy"] and not effective.get_boolean(COMPACTED_TOO):
-        raise ConfigError(TIERED, "true", "not possible with cleanup.policy compact")
-    for unit in ("bytes", "ms"):
-        local, total = values[f"local.retention.{unit}"], values[f"retention.{unit}"]
-        if total != -1 and local != -2 and (local == -1 or local > total):
-            raise ConfigError(f"local.retention.{unit}", local, f"exceeds retention.{unit} ({total})")
-        lag, kept = values[f"remote.copy.lag.{unit}"], total if local == -2 else local
+        raise ConfigError(TIERED, None, _IS_COMPACTED, whole=True)
+    for unit in _UNITS:
+        _check_local_retention(unit, values[f"local.retention.{unit}"], values[f"retention.{unit}"])
+    for unit in _UNITS:
+        lag, kept = values[f"remote.copy.lag.{unit}"], values[f"local.retention.{unit}"]
+        if kept == -2:
+            kept = values[f"retention.{unit}"]
         if 0 <= kept < lag:
             raise ConfigError(
                 f"remote.copy.lag.{unit}",
                 lag,
                 f"Value must not exceed local.retention.{unit} (effective value: {kept})",
             )
-        if values["remote.log.copy.disable"] and local not in (-2, total):
-            raise ConfigError(
-                f"local.retention.{unit}",
-                local,
-                f"must equal retention.{unit} when remote.log.copy.disable is true",
-            )
+    for unit in _UNITS if values["remote.log.copy.disable"] else ():
+        local, other = f"local.retention.{unit}", f"retention.{unit}"
+        if values[local] not in (-2, values[other]):
+            text = f"When `remote.log.copy.disable` is set to true, the `{local}` and `{other}` must be set to the identical "
+            text += "value because there will be no more logs copied to the remote storage."
+            raise ConfigError(local, values[local], text, whole=True)
+
+
+_UNITS = ("bytes", "ms")
+
+
+def _check_local_retention(unit: str, local: int, total: int) -> None:
+    name, other = f"local.retention.{unit}", f"retention.{unit}"
+    if total < 0 or local == -2:
+        return
+    if local == -1:
+        raise ConfigError(name, local, f"Value must not be -1 as {other} value is set as {total}.")
+    if local > total:
+        raise ConfigError(name, local, f"Value must not be more than {other} property value: {total}")
 
 
 def _validate_mirror(values: Mapping[str, Any]) -> None:

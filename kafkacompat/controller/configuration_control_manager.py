@@ -28,8 +28,8 @@ from kafkacompat.config import (
     validate_topic_configs,
 )
 from kafkacompat.config.client_metrics import INTERVAL_MAX_MS, INTERVAL_MIN_MS, NAMES, parse_subscription
-from kafkacompat.config.describe import describe_topic
-from kafkacompat.config.dynamic import validate_dynamic_broker
+from kafkacompat.config.describe import describe_topic, source_of_default
+from kafkacompat.config.dynamic import settings_in_force, validate_dynamic_broker
 from kafkacompat.config.group import validate_group_configs
 from kafkacompat.config.keys import render_value
 from kafkacompat.config.topic import broker_default
@@ -218,10 +218,12 @@ def _new_value(resource_type: int, change: Change, current: str | None, broker: 
 
 
 def wanted_settings(
-    values: Mapping[str, str | None], current: Mapping[str, str], incremental: bool
+    resource: ResourceChange, values: Mapping[str, str | None], current: Mapping[str, str], incremental: bool
 ) -> dict[str, str]:
-    """All settings of the resource after the changes."""
-    before = current if incremental else {}
+    """All settings of the resource after the changes. Those of a broker that it does not take anyway are left out."""
+    before: Mapping[str, str] = current if incremental else {}
+    if before and resource.type == BROKER:
+        before = settings_in_force(before, per_broker=bool(resource.name))
     return {name: value for name, value in {**before, **values}.items() if value is not None}
 
 
@@ -358,15 +360,18 @@ def describe_new_topic(
     image: MetadataImage, settings: ControllerSettings, overrides: Mapping[str, str]
 ) -> list[CreatableTopicConfigs]:
     """All settings of a topic, sorted by name, as in the CreateTopics v5 response."""
+    dynamic = settings.dynamic(image)
     return [
         CreatableTopicConfigs(
             name=entry.name,
             value=entry.value,
             read_only=entry.read_only,
-            config_source=int(entry.source),
+            config_source=int(
+                entry.source if entry.name in overrides else source_of_default(dynamic, entry.name)
+            ),
             is_sensitive=entry.sensitive,
         )
-        for entry in describe_topic(settings.dynamic(image), overrides)
+        for entry in describe_topic(dynamic, overrides)
     ]
 
 
@@ -481,7 +486,7 @@ def _alter_config_resource(
     current = image.config(resource.type, resource.name)
     defaults = settings.dynamic(image).effective
     values = yield from new_values(resource, current, defaults, pace)
-    wanted = wanted_settings(values, current, incremental)
+    wanted = wanted_settings(resource, values, current, incremental)
     written = {
         name: value
         for name, value in values.items()

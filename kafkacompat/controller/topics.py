@@ -288,7 +288,8 @@ def _create_topic(
             ErrorCode.INVALID_CONFIG, "Null value not supported for topic configs: " + ",".join(nulls)
         )
     try:
-        check_topic_configs(image, settings, overrides, {})
+        if overrides:  # as in Kafka: the broker's own defaults refuse no topic
+            check_topic_configs(image, settings, overrides, {})
     except ConfigRefused as refusal:
         raise TopicRefused(refusal.code, refusal.message) from refusal
     if topic.name in INTERNAL_TOPICS and MIRROR_LEADER_EPOCH in overrides:

@@ -399,6 +399,15 @@ def test_a_broker_refuses_invalid_settings_of_its_own_before_it_forwards(
     assert api.controller.calls == []
 
 
+@pytest.mark.parametrize("name", ["1", ""])
+def test_a_broker_forwards_changes_beside_an_invalid_setting_in_the_metadata(name: str) -> None:
+    api = Api()
+    stored = {"log.segment.bytes": "1000", "broker.id": "7"}
+    api.publish(replace(api.node.image, configs={(BROKER, name): stored}))
+    alter(api, (BROKER, name, [("log.cleaner.threads", 0, "2")]))
+    assert [name for name, _, _ in api.controller.calls] == ["incremental_alter_configs"]
+
+
 def test_a_broker_refuses_a_whole_set_of_its_own_settings_before_it_forwards() -> None:
     api = Api()
     for name, value in (("log.cleaner.threads", "none"), ("log.cleaner.threads", None)):
