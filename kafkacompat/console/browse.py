@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from operator import methodcaller
 from typing import Any, TypeVar
@@ -27,7 +28,13 @@ from confluent_kafka import (
 from kafkacompat.console.admin import reason_of
 from kafkacompat.console.clients import consumer_settings, quiet_logger
 from kafkacompat.console.core.columns import cells_of
-from kafkacompat.console.core.decoding import JSON_TEXT, MAX_INDENTED_TIMES, Decoded, decoded
+from kafkacompat.console.core.decoding import (
+    JSON_TEXT,
+    MAX_INDENTED_TIMES,
+    MAX_JSON_BYTES,
+    Decoded,
+    decoded,
+)
 from kafkacompat.console.core.internal_records import internal_key, internal_value
 from kafkacompat.console.core.newest import Stand, newest_of
 from kafkacompat.console.core.parameters import (
@@ -37,7 +44,7 @@ from kafkacompat.console.core.parameters import (
     RecordsQuery,
     SearchQuery,
 )
-from kafkacompat.console.decoder import Decoder, Told
+from kafkacompat.console.decoder import Decoder, PageDecoder, Told, is_framed
 from kafkacompat.console.failure import BrokerAway, NotRead, NotThere
 from kafkacompat.security.cluster_address import ClusterAddress
 from kafkacompat.wire.apis import COORDINATOR_CLASSES
@@ -91,23 +98,23 @@ def _page(consumer: Consumer, query: RecordsQuery, decoder: Decoder | None) -> P
     if query.offset is None and query.time_ms is None:
         end = latest if query.before is None else max(earliest, min(query.before, latest))
         records, start = _backwards(
-            consumer, query, earliest, end, deadline_s, partial(record_view, decoder=decoder)
+            consumer, query, earliest, end, deadline_s, partial(found_of, decoder=decoder)
         )
         following = end
     else:
         start = _start(consumer, query, earliest, latest)
         records = []
         for message in messages(consumer, query.topic, query.partition, start, latest, deadline_s):
-            records.append(record_view(message, query, decoder))
+            records.append(found_of(message, query, decoder))
             if len(records) == query.limit:
                 break
-        following = records[-1]["offset"] + 1 if len(records) == query.limit else latest
+        following = records[-1].view["offset"] + 1 if len(records) == query.limit else latest
     return {
         "topic": query.topic,
         "partition": query.partition,
         "earliest": earliest,
         "latest": latest,
-        "records": records,
+        "records": shown(records, query, decoder),
         "next_offset": following if following < latest else None,
         "previous_before": start if start > earliest else None,
     }
@@ -134,22 +141,19 @@ def _newest(consumer: Consumer, query: NewestQuery, decoder: Decoder | None) -> 
         found, start = _backwards(consumer, one, first, end, deadline_s, _when)
         earliest[number], stands[number] = first, Stand(tuple(found), start, end)
     order, ends = newest_of(stands, query.limit)
-    shown: dict[tuple[int, int], Page] = {}
+    found_at: dict[tuple[int, int], Found] = {}
     for number, stand in stands.items():
         offsets = [offset for partition, offset in order if partition == number]
         if offsets:
             one = RecordsQuery(query.topic, number, query.limit, query.value_bytes, columns=query.columns)
             for message in messages(consumer, query.topic, number, min(offsets), stand.end, deadline_s):
-                shown[number, int(message.offset() or 0)] = {
-                    "partition": number,
-                    **record_view(message, one, decoder),
-                }
+                found_at[number, int(message.offset() or 0)] = found_of(message, one, decoder, number)
     return {
         "topic": query.topic,
         "partition": ALL,
         "partitions": len(numbers),
         # One may have been deleted meanwhile.
-        "records": [shown[at] for at in order if at in shown],
+        "records": shown((found_at[at] for at in order if at in found_at), query, decoder),
         "older": ".".join(str(ends[number]) for number in numbers)
         if any(ends[number] > earliest[number] for number in numbers)
         else None,
@@ -248,7 +252,55 @@ def messages(
     )
 
 
-def record_view(message: Message, query: RecordsQuery | SearchQuery, decoder: Decoder | None = None) -> Page:
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A record as it is shown without a registry, and of its key and value what is in the wire format of one."""
+
+    view: Page
+    key: bytes | None
+    value: bytes | None
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.key or b"") + len(self.value or b"")
+
+
+def found_of(
+    message: Message,
+    query: RecordsQuery | SearchQuery,
+    decoder: Decoder | None,
+    partition: int | None = None,
+) -> Found:
+    """Return a record. partition: shown with it."""
+    view = record_view(message, query)
+    if partition is not None:
+        view = {"partition": partition, **view}
+    key, value = (
+        # Of what is too long to be decoded, as much as tells that.
+        data[: MAX_JSON_BYTES + 1] if decoder is not None and data is not None and is_framed(data) else None
+        for data in (bytes_of(message.key()), bytes_of(message.value()))
+    )
+    return Found(view, key, value)
+
+
+def shown(
+    found: Iterable[Found], query: RecordsQuery | NewestQuery | SearchQuery, decoder: Decoder | None
+) -> list[Page]:
+    """Return the records of a page as a registry's schemas say.
+
+    All of them are read before: a value may take longer to decode than a record may take to arrive.
+    """
+    if decoder is None:
+        return [each.view for each in found]
+    of_page = decoder.of_page()
+    pages = []
+    for each in found:
+        tell_by_schema(each.view, each.key, each.value, query, of_page)
+        pages.append(each.view)
+    return pages
+
+
+def record_view(message: Message, query: RecordsQuery | SearchQuery) -> Page:
     """Return one record with decoded key, value and headers. cells: what its value has in the columns."""
     key, value = bytes_of(message.key()), bytes_of(message.value())
     shown_key, shown_value = decoded(key, KEY_BYTES), decoded(value, query.value_bytes)
@@ -259,7 +311,7 @@ def record_view(message: Message, query: RecordsQuery | SearchQuery, decoder: De
         shown_value |= {"kind": JSON_TEXT, "text": told_value, "truncated": False}
     headers, unreadable = _headers(message)
     cells = cells_of(told_value if told_value is not None else value, query.columns)
-    view = {
+    return {
         "offset": message.offset(),
         "timestamp_ms": timestamp_of(message),
         "timestamp_type": TIMESTAMP_TYPES.get(message.timestamp()[0]),
@@ -273,13 +325,14 @@ def record_view(message: Message, query: RecordsQuery | SearchQuery, decoder: De
         "headers_hidden": max(0, len(headers) - MAX_HEADERS),
         "headers_unreadable": unreadable,
     }
-    if decoder is not None:
-        tell_by_schema(view, key, value, query, decoder)
-    return view
 
 
 def tell_by_schema(
-    view: Page, key: bytes | None, value: bytes | None, query: RecordsQuery | SearchQuery, decoder: Decoder
+    view: Page,
+    key: bytes | None,
+    value: bytes | None,
+    query: RecordsQuery | NewestQuery | SearchQuery,
+    decoder: PageDecoder,
 ) -> None:
     """Show in the view of a record what the registry's schemas say of its key and value."""
     if query.topic in COORDINATOR_CLASSES:

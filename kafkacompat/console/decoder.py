@@ -24,6 +24,8 @@ TIMEOUT_S: Final = 12.0
 """For one value. The registry may take 10 s of it, and protoc reads a schema."""
 REST_S: Final = 10.0
 """After a value that took longer, or whose decoder ended, nothing is decoded for this time, so that a page of such values comes."""
+PAGE_S: Final = 8.0
+"""For the values of one page. Those after that time are shown as bytes: the page must come, and others wait for the decoder."""
 COMMAND: Final = (sys.executable, "-m", "kafkacompat.console.decoder_process")
 
 
@@ -81,6 +83,10 @@ class Decoder:
                 return Told(problem=self._why)
         return Told(**answer)
 
+    def of_page(self) -> PageDecoder:
+        """Return what decodes the values of one page."""
+        return PageDecoder(self, self._now)
+
     def close(self) -> None:
         """End the process."""
         with self._lock:
@@ -121,3 +127,22 @@ class Decoder:
             self._process.kill()
             self._process.communicate()
             self._process = None
+
+
+class PageDecoder:
+    """A Decoder for the values of one page, until PAGE_S have passed."""
+
+    __slots__ = ("_decoder", "_now", "_until_s")
+
+    def __init__(self, decoder: Decoder, now: Callable[[], float]) -> None:
+        self._decoder = decoder
+        self._now = now
+        self._until_s = now() + PAGE_S
+
+    def decoded(self, value: bytes | None) -> Told | None:
+        """As in Decoder."""
+        if is_framed(value) and self._now() >= self._until_s:
+            return Told(
+                problem=f"the values before it took more than {PAGE_S:.0f} s to decode: ask for fewer records"
+            )
+        return self._decoder.decoded(value)

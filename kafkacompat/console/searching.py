@@ -16,19 +16,20 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from kafkacompat.console.browse import (
     ASK_TIMEOUT_S,
     PAGE_TIMEOUT_S,
+    Found,
     Page,
     bytes_of,
+    found_of,
     messages,
     partitions_of,
     reading,
-    record_view,
-    tell_by_schema,
+    shown,
     timestamp_of,
 )
 from kafkacompat.console.core.internal_records import internal_key, internal_value
 from kafkacompat.console.core.parameters import ALL, MAX_PARTITIONS_TOGETHER, SearchQuery
 from kafkacompat.console.core.search import NOTHING, SEARCHED_BYTES, Amount, Frontier, Hit, Stretch, Wanted
-from kafkacompat.console.decoder import Decoder, is_framed
+from kafkacompat.console.decoder import Decoder
 from kafkacompat.console.failure import BrokerAway, NotRead, NotThere
 from kafkacompat.security.cluster_address import ClusterAddress
 
@@ -42,33 +43,6 @@ STRETCH_SECONDS: Final = 2.0
 """A stretch that takes longer is given up for a shorter one."""
 
 Places = dict[int, tuple[int, int]]
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A record that matches, as it is shown without a registry, and of its key and value what is in the wire format of one."""
-
-    view: Page
-    key: bytes | None
-    value: bytes | None
-
-    @property
-    def size_bytes(self) -> int:
-        return len(self.key or b"") + len(self.value or b"")
-
-    def shown(self, query: SearchQuery, decoder: Decoder | None) -> Page:
-        if decoder is not None:
-            tell_by_schema(self.view, self.key, self.value, query, decoder)
-        return self.view
-
-
-def _found(message: Message, query: SearchQuery, partition: int, decoder: Decoder | None) -> Found:
-    view = {"partition": partition, **record_view(message, query)}
-    key, value = (
-        data if decoder is not None and is_framed(data) else None
-        for data in (bytes_of(message.key()), bytes_of(message.value()))
-    )
-    return Found(view, key, value)
 
 
 def search_page(bootstrap: ClusterAddress, query: SearchQuery, decoder: Decoder | None = None) -> Page:
@@ -102,7 +76,7 @@ def _search(consumer: Consumer, query: SearchQuery, decoder: Decoder | None = No
             frontier.looked(stretch, one.amount, one.oldest_ms, one.hits)
             for message in one.messages:
                 place = stretch.partition, int(message.offset() or 0)
-                found[place] = _found(message, query, stretch.partition, decoder)
+                found[place] = found_of(message, query, decoder, stretch.partition)
         else:
             frontier.shorten(stretch)
     told = frontier.outcome()
@@ -110,7 +84,7 @@ def _search(consumer: Consumer, query: SearchQuery, decoder: Decoder | None = No
         "topic": query.topic,
         "partition": ALL if query.partition is None else query.partition,
         "partitions": len(places),
-        "records": [found[place].shown(query, decoder) for place in told.order],
+        "records": shown((found[place] for place in told.order), query, decoder),
         "looked": told.amount._asdict(),
         "back_to_ms": told.back_to_ms,
         "left": told.left,

@@ -12,11 +12,13 @@ import pytest
 
 from kafkacompat.console import decoder as decoder_module
 from kafkacompat.console._tests.test_browse import ReadMessage
-from kafkacompat.console.browse import record_view
+from kafkacompat.console._tests.test_searching import Logs, log
+from kafkacompat.console.browse import Page, _newest, _page, found_of, shown
 from kafkacompat.console.core.columns import columns_of
-from kafkacompat.console.core.parameters import RecordsQuery
+from kafkacompat.console.core.parameters import NewestQuery, RecordsQuery, SearchQuery
 from kafkacompat.console.decoder import REST_S, Decoder, Told
 from kafkacompat.console.decoder_process import RestingRegistry
+from kafkacompat.console.searching import _search
 from kafkacompat.pipeline._tests.registry_kit import RegistryKit, a_registry, framed
 from kafkacompat.pipeline.failure import PipelineFailed
 from kafkacompat.pipeline.schemas.client import TOKEN, RegistrySettings, SchemaText
@@ -191,24 +193,82 @@ class Canned:
     def __init__(self, told: Told) -> None:
         self.told = told
 
+    def of_page(self) -> Canned:
+        return self
+
     def decoded(self, value: bytes | None) -> Told | None:
         return self.told if value is not None and value[:1] == b"\0" else None
+
+
+def view_of(message: ReadMessage, query: RecordsQuery, decoder: Canned) -> Page:
+    (view,) = shown([found_of(message, query, decoder)], query, decoder)  # type: ignore[arg-type]
+    return view
 
 
 def test_a_record_shows_what_its_schema_says_and_its_bytes() -> None:
     value = framed(3, b"\x0e")
     told = Told('{\n  "id": 7,\n  "city": "' + "x" * 500 + '"\n}', "avro, shop.Order, schema 3")
     query = RecordsQuery("t", 0, value_bytes=20, columns=columns_of("id"))
-    shown = record_view(ReadMessage(b"k", value), query, Canned(told))
+    shown = view_of(ReadMessage(b"k", value), query, Canned(told))
     assert shown["key"] == {"kind": "text", "text": "k", "size_bytes": 1, "truncated": False}
     assert (shown["value"]["kind"], shown["value"]["writer"], shown["cells"]) == ("json", told.writer, ["7"])
     assert (len(shown["value"]["text"]), shown["value"]["truncated"]) == (200, True)
     assert shown["value"]["raw"].startswith("000000  00 00 00 00 03 0e")
-    shown = record_view(ReadMessage(b"k", value), query, Canned(Told(problem="unknown schema")))
+    shown = view_of(ReadMessage(b"k", value), query, Canned(Told(problem="unknown schema")))
     assert (shown["value"]["kind"], shown["value"]["problem"], shown["cells"]) == (
         "hex",
         "unknown schema",
         [None],
     )
-    shown = record_view(ReadMessage(b"k", value), RecordsQuery("__consumer_offsets", 0), Canned(told))
+    shown = view_of(ReadMessage(b"k", value), RecordsQuery("__consumer_offsets", 0), Canned(told))
     assert "writer" not in shown["value"]
+
+
+class Slow(Decoder):
+    """Each value takes this time."""
+
+    def __init__(self, takes_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s = 100.0
+        self.takes_s = takes_s
+        self.asked = 0
+        monkeypatch.setattr("kafkacompat.console.browse.time.monotonic", lambda: self.now_s)
+        super().__init__(RegistrySettings("http://127.0.0.1:1"), now=lambda: self.now_s)
+
+    def decoded(self, value: bytes | None) -> Told | None:
+        if value is None or value[:1] != b"\0":
+            return None
+        self.now_s += self.takes_s
+        self.asked += 1
+        return Told("7", "avro")
+
+
+@pytest.mark.parametrize(("takes_s", "asked"), [(12.0, 1), (2.5, 4), (0.0, 9)])
+@pytest.mark.parametrize(
+    "query",
+    [
+        RecordsQuery("t", 0),
+        RecordsQuery("t", 0, offset=0),
+        NewestQuery("t"),
+        SearchQuery("t", None, to_ms=99_999),
+    ],
+)
+def test_a_page_comes_however_long_its_values_take_to_decode(
+    query: RecordsQuery | NewestQuery | SearchQuery,
+    takes_s: float,
+    asked: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    decoder, consumer = Slow(takes_s, monkeypatch), Logs(log(0, 9, framed(3, b"")))
+    if isinstance(query, RecordsQuery):
+        page = _page(consumer, query, decoder)  # type: ignore[arg-type]
+    elif isinstance(query, NewestQuery):
+        page = _newest(consumer, query, decoder)  # type: ignore[arg-type]
+    else:
+        page = _search(consumer, query, decoder)  # type: ignore[arg-type]
+    told = [record["value"] for record in page["records"]]
+    assert [value.get("writer") for value in told] == ["avro"] * asked + [None] * (9 - asked)
+    assert decoder.asked == asked
+    if asked < 9:
+        assert (
+            told[-1]["problem"] == "the values before it took more than 8 s to decode: ask for fewer records"
+        )

@@ -23,9 +23,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkacompat.pipeline._tests.collector_kit import READ_BYTES, TURN_S, CollectorKit, Written, a_collector
-from kafkacompat.pipeline.collector import packed, running
-from kafkacompat.pipeline.collector.followed import MAX_CHUNK_LINES
+from kafkacompat.pipeline.collector import packed, running, state_file
+from kafkacompat.pipeline.collector.followed import MAX_CHUNK_LINES, MAX_MARKS
 from kafkacompat.pipeline.collector.saved_state import decode
+from kafkacompat.pipeline.collector.state_file import StateFile
 from kafkacompat.pipeline.failure import PipelineFailed
 
 ROUNDS = 20 if os.environ.get("KAFKACOMPAT_SOAK") == "1" else 1
@@ -177,6 +178,43 @@ def test_a_record_whose_lines_come_late_keeps_its_event_id_after_a_crash() -> No
         found = sorted((position, values) for (_, position), values in world.arrived.items())
         first, second, third = world.files[0].lines
         assert found == [(0, {first + b"\n" + second}), (2 * len(first) + 2, {third})]
+
+
+@pytest.mark.parametrize("crashes", [1, 2])
+def test_a_record_whose_lines_come_late_keeps_its_event_id_after_a_crash_with_much_on_the_way(
+    crashes: int,
+) -> None:
+    with a_collector(begins) as world:
+        world.append(2)
+        world.turn()
+        world.wait(10.0)
+        world.append(100)
+        for _ in range(20):
+            world.turn()
+        # The next save covers many chunks, and the record is the first of them.
+        world.wait(10.0)
+        assert len(world.shipper.on_the_way) > 2 * MAX_MARKS
+        for number in range(crashes):
+            # The broker has the record, and the collector dies before it has saved that.
+            world.shipper.deliver(0)
+            world.crash()
+            if number + 1 < crashes:
+                for _ in range(20):
+                    world.turn()
+                world.wait(10.0)
+        world.drain()
+        assert world.missing() == []
+        assert {key: values for key, values in world.arrived.items() if len(values) > 1} == {}
+
+
+def test_a_record_whose_file_cannot_be_read_lets_the_collector_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    with a_collector(begins) as world:
+        world.append(2)
+        world.turn()
+        refuse_reads_up_to(monkeypatch, world.log.stat().st_size)
+        world.wait(10.0)
+        assert "Input/output error" in world.troubles
+        assert not world.collector.turn(world.now_s)
 
 
 def refuse_reads_up_to(patch: pytest.MonkeyPatch, end: int) -> None:
@@ -545,7 +583,7 @@ def test_a_file_with_frames_shorter_than_a_line_is_known_by_its_beginning(tmp_pa
     (tmp_path / "a.log.gz").write_bytes(gzip.compress(text))
     pieces = [text[start : start + 10] for start in range(0, len(text), 10)]
     (tmp_path / "a.log.zst").write_bytes(b"".join(map(zstandard.compress, pieces)))
-    found = packed.beginnings([str(tmp_path / "a.log.gz"), str(tmp_path / "a.log.zst")])
+    found, _ = packed.beginnings([str(tmp_path / "a.log.gz"), str(tmp_path / "a.log.zst")])
     assert len(found) == 2
     assert len(set(found.values())) == 1
 
@@ -556,7 +594,7 @@ def test_a_frame_of_zstandard_that_asks_for_much_memory_is_not_read(tmp_path: Pa
     compressor = zstandard.ZstdCompressor(compression_params=parameters)
     with path.open("wb") as file, compressor.stream_writer(file) as writer:
         writer.write(b"a line\n" * 100)
-    assert packed.beginnings([str(path)]) == {}
+    assert packed.beginnings([str(path)]) == ({}, {})
 
 
 def test_packed_files_that_were_shipped_or_never_followed_are_not_shipped(world: CollectorKit) -> None:
@@ -682,6 +720,30 @@ def test_what_there_was_no_room_to_unpack_is_looked_for_by_the_next_run(
     assert world.collector.figures().lost_files == 0
 
 
+def test_a_packed_file_that_cannot_be_read_now_is_looked_for_by_the_next_run(
+    world: CollectorKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed_while_down(world)
+
+    def refuse(path: str) -> BinaryIO:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(packed, "_opened", refuse)
+        world.begin()
+        world.reopen()
+        world.append(1)
+        world.drain()
+    assert len(world.missing()) == 1
+    assert world.collector.figures().lost_files == 1
+    assert "access.log.5.gz: Stale file handle" in world.troubles
+    world.crash()
+    world.drain()
+    assert world.missing() == []
+    assert set(world.values().values()) == {1}
+    assert world.collector.figures().lost_files == 0
+
+
 def test_a_state_that_cannot_be_saved_for_a_while_ends_nothing(
     world: CollectorKit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -731,6 +793,24 @@ def test_lines_of_a_new_log_wait_while_the_state_cannot_be_saved(
         world.crash()
         world.drain()
         assert set(world.values().values()) == {1}
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (errno.EWOULDBLOCK, "another collector uses the state directory"),
+        (errno.ENOLCK, "cannot be locked: No locks available"),
+    ],
+)
+def test_a_state_directory_that_cannot_be_locked_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, said: str
+) -> None:
+    def refuse(file: object, how: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(state_file.fcntl, "flock", refuse)
+    with pytest.raises(PipelineFailed, match=said):
+        StateFile(str(tmp_path))
 
 
 def test_a_state_that_can_never_be_saved_ends_the_collector(

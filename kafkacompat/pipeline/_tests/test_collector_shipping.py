@@ -212,6 +212,27 @@ def test_a_producer_that_failed_for_good_is_replaced_and_nothing_is_lost(
     assert shipper.on_the_way_bytes == 0
 
 
+def test_a_producer_that_cannot_be_replaced_now_is_replaced_later(
+    make: Callable[..., Shipper], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second = Producer(lambda values: None)
+    shipper = make(Producer(lambda values: Refusal("OUT_OF_ORDER_SEQUENCE_NUMBER", fatal=True)), second)
+    chunk = ship(shipper, b"one", b"two")
+
+    def refuse(self: Shipper) -> Producer:
+        raise KafkaException(Refusal("_CRIT_SYS_RESOURCE"))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Shipper, "_new_producer", refuse)
+        shipper.turn(0.0)
+        assert shipper.trouble == "it is _CRIT_SYS_RESOURCE"
+    shipper.turn(0.0)
+    shipper.turn(0.0)
+    assert sorted(value for value, _ in second.arrived) == [b"one", b"two"]
+    assert position_of(chunk) == 999
+    assert shipper.trouble is None
+
+
 def test_a_producer_that_failed_for_good_is_kept_until_it_has_given_back_all(
     make: Callable[..., Shipper],
 ) -> None:

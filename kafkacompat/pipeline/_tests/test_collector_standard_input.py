@@ -129,6 +129,15 @@ def test_a_stack_trace_is_one_record_until_nothing_comes_for_a_while(pipe: tuple
     assert shipper.lines() == [b"failed\n at a\n at b", b"next", b" late", b"end\n of it"]
 
 
+def test_a_record_of_whole_lines_is_sent_at_a_stop(pipe: tuple[int, int]) -> None:
+    shipper = SlowShipper()
+    source = StandardInput(shipper, "web", pipe[0], lambda line: not line.startswith(b" "))  # type: ignore[arg-type]
+    os.write(pipe[1], b"failed\n at a\n")
+    source.turn(0, 0.0)
+    source.run(lambda: True, lambda figures: None)
+    assert shipper.lines() == [b"failed\n at a"]
+
+
 @pytest.mark.parametrize("text", ["(a", "a{1000}{1000}", r"(?=a)"])
 def test_a_rule_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="is no regular expression"):

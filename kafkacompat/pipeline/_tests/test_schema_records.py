@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import errno
 import io
 import json
 import random
@@ -632,6 +633,15 @@ def test_a_protoc_that_was_stopped_says_nothing_of_the_schema(
     with pytest.raises(PipelineFailed) as failed:
         proto_reader(PROTO, fields=fields).read(framed(1, b"", ORDER_INDEXES))
     assert str(failed.value) == told
+
+
+def test_a_disk_without_room_for_the_files_of_a_schema_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(**options: Any) -> None:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
+
+    monkeypatch.setattr(protobuf.tempfile, "TemporaryDirectory", full)
+    with pytest.raises(PipelineFailed, match="protoc cannot be run: No usable temporary directory found"):
+        ProtobufFile(SchemaText("PROTOBUF", 'syntax = "proto3"; message A {}'))
 
 
 def test_a_reader_without_protoc_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

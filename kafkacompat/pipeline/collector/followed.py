@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, Protocol
 
 from kafkacompat.pipeline.collector.identity import CHECK_BYTES, HEAD_BYTES, digest, fingerprint
@@ -42,7 +42,8 @@ class Saved(NamedTuple):
     """Where to continue: the broker has acknowledged all lines before this offset."""
     marks: tuple[Mark, ...]
     """In ascending order: the position (unless 0) and places before and after it. The last mark identifies the file.
-    Empty if nothing was read: then only the fingerprint identifies it."""
+    Empty if nothing was read: then only the fingerprint identifies it. There are MAX_MARKS, and those that `Followed.ended`
+    has beside them."""
     left: bool
     """The content is no longer at this device and inode: it was truncated, or has disappeared."""
     sought: bool = False
@@ -92,6 +93,7 @@ class Followed:
         "chunks",
         "cutter",
         "device",
+        "ended",
         "fields",
         "fields_read",
         "fingerprint",
@@ -133,6 +135,9 @@ class Followed:
         """The names of the `#Fields` line that is in force at the position. Those at `cutter.start` are fields_read."""
         self.fields_read = b""
         self.marks: deque[Mark] = deque(maxlen=MAX_MARKS)
+        self.ended: dict[int, Mark] = {}
+        """By position: where a record was ended because nothing came for a while, beyond the position. All of them are saved:
+        the next run must end a record there too. Unacknowledged lines are bounded, and so are these."""
         self.chunks: deque[Chunk] = deque()
         self.cutter: LineCutter | RecordCutter = LineCutter(0)
         self.read_s = float("-inf")
@@ -182,6 +187,7 @@ class Followed:
         self.identity = identity
         self.fingerprint = print_of_head
         self.marks.extend(marks)
+        self.ended = {mark.position: mark for mark in marks if mark.position > position}
         self.position = position
         self.fields = self.fields_read = fields
         if begins is None:
@@ -251,7 +257,9 @@ class Followed:
         # Before the record is cut: one that was cut, and not passed on, would be lost by a failure to read.
         before = _before(read, self.scanned - self.cutter.part_bytes)
         lines = self._with_fields(self.cutter.finish())
-        return lines, self._passed_on(lines, Mark(self.cutter.start, digest(before), self.fields_read))
+        end = Mark(self.cutter.start, digest(before), self.fields_read)
+        self.ended[end.position] = end
+        return lines, self._passed_on(lines, end)
 
     def _with_fields(self, lines: list[Line]) -> list[Line]:
         """Return the lines with the fields that are in force for each, if there are any."""
@@ -280,6 +288,8 @@ class Followed:
         self.marks.extend(beyond)
         self.position = end.position
         self.fields = end.fields
+        if self.ended:
+            self.ended = {at: mark for at, mark in self.ended.items() if at > end.position}
 
     def _known(self) -> list[Mark]:
         """Return all marks in ascending order."""
@@ -308,9 +318,18 @@ class Followed:
                 return found._replace(shared=mark)
         return found
 
+    @property
+    def all_marks(self) -> tuple[Mark, ...]:
+        """The marks and the ends of records, for another file that continues this one."""
+        return self._with_ended(self.marks)
+
+    def _with_ended(self, marks: Iterable[Mark]) -> tuple[Mark, ...]:
+        found = self.ended | {mark.position: mark for mark in marks}
+        return tuple(found[position] for position in sorted(found))
+
     def saved(self) -> Saved | None:
         """Return the state to save. None without an identity."""
-        marks = tuple(self._known()[-MAX_MARKS:])
+        marks = self._with_ended(self._known()[-MAX_MARKS:])
         if self.identity is None or self.fingerprint is None:
             return None
         self.saved_to = marks[-1].position if marks else 0

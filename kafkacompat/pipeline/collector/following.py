@@ -375,7 +375,7 @@ class Following:
         assert old.identity is not None
         assert old.fingerprint is not None
         file.path = old.path
-        self._begin(file, old.identity, old.fingerprint, old.position, tuple(old.marks), old.fields)
+        self._begin(file, old.identity, old.fingerprint, old.position, old.all_marks, old.fields)
         if old.left:
             self._left.remove(old)
             self._found_again(old, size_bytes)

@@ -81,6 +81,11 @@ NOT_READ: Final = (".zip", ".lz4", ".Z", ".br")
 UNREADABLE: Final = (OSError, EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError, MemoryError)
 """MemoryError: the head of a file, perhaps a damaged one, may require a dictionary larger than the memory."""
 
+PASSING: Final = frozenset(
+    (errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE, errno.ETIMEDOUT)
+)
+"""Errors of the system that say nothing about the file: a later run may read it."""
+
 PIECE_BYTES: Final = 1024 * 1024
 
 SPARE_SHARE: Final = 0.05
@@ -98,18 +103,22 @@ def is_compressed(path: str) -> bool:
     return path.endswith((*OPENERS, *NOT_READ))
 
 
-def beginnings(paths: Iterable[str]) -> dict[str, str]:
-    """Return the fingerprint of the content of each compressed file that can be read."""
-    found = {}
+def beginnings(paths: Iterable[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the fingerprint of the content of each compressed file that can be read, and the errors of those that cannot be
+    read now, by path. A damaged file is in neither."""
+    found: dict[str, str] = {}
+    unread: dict[str, str] = {}
     for path in paths:
         try:
             with _opened(path) as packed, _content(packed, path) as content:
                 head = fingerprint(content.read(HEAD_BYTES))
-        except (*UNREADABLE, KeyError):
+        except (*UNREADABLE, KeyError) as error:
+            if isinstance(error, OSError) and error.errno in PASSING:
+                unread[path] = error.strerror or str(error)
             continue
         if head is not None:
             found[path] = head
-    return found
+    return found, unread
 
 
 def unpacked(

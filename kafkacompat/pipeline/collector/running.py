@@ -235,7 +235,8 @@ class Collector:
         """Search the compressed files for files of the previous run that were not found, by their content."""
         missing = self._missing()
         self._unfound = []
-        packed = beginnings(self._disk.packed_beside(entry.path for entry in missing))
+        packed, unread = beginnings(self._disk.packed_beside(entry.path for entry in missing))
+        self._disk.troubles.update(unread)
         for entry in missing:
             try:
                 found = unpacked(entry, packed, self._state.folder, stopping)
@@ -250,6 +251,9 @@ class Collector:
                     # again.
                     self._put_off.append(entry)
             if found is None:
+                if unread and entry not in self._put_off:
+                    # It may be in a file that could not be read now.
+                    self._put_off.append(entry)
                 self._lost_files += entry.sought or not entry.left
                 continue
             descriptor, path = found
@@ -306,6 +310,8 @@ class Collector:
             lines, chunk = self._following.finish_record(file, self._disk.reader(look))
         except OSError as error:
             self._disk.troubles[look.path] = error.strerror or str(error)
+            # It is tried again after the next scan. Until then the loop may rest.
+            file.read_s = now_s - RECORD_WAIT_S + SCAN_INTERVAL_S
             return
         if chunk is not None and file.identity is not None:
             self._unshipped.append((chunk, lines, file.identity, file.path))

@@ -120,8 +120,7 @@ class Shipper:
             self._producer.purge()
             if not self._producer.flush(1.0):
                 # Otherwise nobody would send the lines that it has not returned yet.
-                self._producer = self._new_producer()
-                self._broken = False
+                self._replace_producer()
         for _ in range(min(len(self._again), MOST_PER_TURN)):
             if not self._produce(self._again.popleft()):
                 # Sending the other lines would fail too.
@@ -159,6 +158,15 @@ class Shipper:
                 "error_cb": self._heard,
             }
         )
+
+    def _replace_producer(self) -> None:
+        try:
+            self._producer = self._new_producer()
+        except self._refusal as refusal:
+            # The system gives the client no thread, or a file of the settings is being replaced. The next turn tries again.
+            self.trouble = refusal.args[0].str()
+        else:
+            self._broken = False
 
     def _make_topic(self) -> None:
         try:

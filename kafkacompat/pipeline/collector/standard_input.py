@@ -49,6 +49,8 @@ class StandardInput:
         """Run until stopping() is true, or until everything is shipped. PipelineFailed if something was read and could not
         be shipped before a stop."""
         ship_stream(self, self._shipper, stopping, tell)
+        # Its lines are whole, and nobody can read them again.
+        self._finish_record()
         lost = self._cutter.waiting_bytes
         if not self._shipper.flush(STOP_TIMEOUT_S):
             lost += self._shipper.on_the_way_bytes

@@ -29,9 +29,15 @@ class StateFile:
             ) from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             self.close()
             raise PipelineFailed(f"another collector uses the state directory {directory}") from None
+        except OSError as error:
+            # Such as NFS without its lock daemon.
+            self.close()
+            raise PipelineFailed(
+                f"the state directory {directory} cannot be locked: {error.strerror}"
+            ) from None
 
     def load(self) -> str | None:
         """Return the last saved text, or None if there is none."""

@@ -186,7 +186,11 @@ def _compiled(schema: SchemaText) -> bytes:
         raise PipelineFailed(
             "grpcio-tools is not installed; install with: pip install 'kafkacompat[registry]'"
         )
-    with tempfile.TemporaryDirectory(prefix="kafkacompat-schema-") as folder:
+    try:
+        made = tempfile.TemporaryDirectory(prefix="kafkacompat-schema-", ignore_cleanup_errors=True)
+    except OSError as error:
+        raise PipelineFailed(f"protoc cannot be run: {error.strerror}") from None
+    with made as folder:
         root = Path(folder)
         for name, text in (*schema.references, (_FILE, schema.text)):
             if _NAME.fullmatch(name) is None or (name == _FILE and text is not schema.text):
