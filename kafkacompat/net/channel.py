@@ -365,6 +365,11 @@ class Channel:
         return self._closed
 
     @property
+    def is_at_rest(self) -> bool:
+        """Neither connected nor connecting, and without requests. Whoever has it may use it again."""
+        return self._scope is None and not self.requests_waiting
+
+    @property
     def requests_waiting(self) -> int:
         return len(self._waiting) + len(self._in_flight)
 

@@ -6,6 +6,7 @@ network client for each).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import trio
@@ -37,7 +38,8 @@ __all__ = [
 ]
 
 CHANNELS_MAX = 4096
-"""Bound of peers times purposes. More would be a leak in kafkacompat."""
+"""Bound of peers times purposes. Those at rest make room: peers may come and go for years, each with an address of its own. More
+would be a leak in kafkacompat."""
 
 
 class Channels:
@@ -72,7 +74,9 @@ class Channels:
         key = (host, port, purpose)
         channel = self._channels.get(key)
         if channel is None or channel.is_closed:
-            self._forget_closed()
+            self._forget(lambda each: each.is_closed)
+            if len(self._channels) >= CHANNELS_MAX:
+                self._forget(lambda each: each.is_at_rest)
             if len(self._channels) >= CHANNELS_MAX:
                 raise RuntimeError(f"{CHANNELS_MAX} channels are open")
             # A sole node makes none.
@@ -108,8 +112,8 @@ class Channels:
         for channel in channels.values():
             channel.close()
 
-    def _forget_closed(self) -> None:
-        for key in [key for key, channel in self._channels.items() if channel.is_closed]:
+    def _forget(self, which: Callable[[Channel], bool]) -> None:
+        for key in [key for key, channel in self._channels.items() if which(channel)]:
             del self._channels[key]
 
     async def _probe(self, host: str, port: int, timeout_ms: int, result: Deferred[ProbeResult]) -> None:

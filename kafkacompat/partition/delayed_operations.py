@@ -82,9 +82,9 @@ class TurnBudget:
 
 
 class DelayedOperation:
-    """Base class. `expire` gives the `answer` at the deadline. The list sets `parked` and `keys`."""
+    """Base class. `expire` gives the `answer` at the deadline. The list sets `parked`, `keys` and `place`."""
 
-    __slots__ = ("answer", "cost_us", "deadline_ms", "keys", "parked")
+    __slots__ = ("answer", "cost_us", "deadline_ms", "keys", "parked", "place")
 
     def __init__(self) -> None:
         self.answer: Deferred[Any] = Deferred()
@@ -92,6 +92,8 @@ class DelayedOperation:
         """Of the last look or answer. Whoever looks or answers says if it was more than a look."""
         self.parked = False
         self.keys: tuple[Key, ...] = ()
+        self.place: list[Any] = []
+        """This request, among the deadlines. Empty once it has left."""
         self.deadline_ms = 0
 
     @property
@@ -132,7 +134,8 @@ class DelayedOperationPurgatory(Generic[W]):
         self._limit = limit
         self.by_key: dict[Key, dict[W, None]] = {}
         """The waiting requests of each key, in parking order. Only this list changes it."""
-        self._deadlines: list[tuple[int, int, W]] = []
+        self._deadlines: list[tuple[int, int, list[W]]] = []
+        """A heap, with the place of each request."""
         self._order = 0
         self._parked = 0
         self._timer: TimerHandle | None = None
@@ -167,9 +170,10 @@ class DelayedOperationPurgatory(Generic[W]):
             else:
                 present[waiter] = None
         self._order += 1
-        heapq.heappush(self._deadlines, (deadline_ms, self._order, waiter))
+        place = waiter.place = [waiter]
+        heapq.heappush(self._deadlines, (deadline_ms, self._order, place))
         if len(self._deadlines) > 2 * self._parked + COMPACT_ABOVE:
-            self._deadlines = [entry for entry in self._deadlines if entry[2].parked]
+            self._deadlines = [entry for entry in self._deadlines if entry[2]]
             heapq.heapify(self._deadlines)
         if self._timer is None or self._timer_at_ms > deadline_ms:
             self._arm()
@@ -260,10 +264,12 @@ class DelayedOperationPurgatory(Generic[W]):
                 present.pop(waiter, None)
                 if not present:
                     del self.by_key[key]
-        waiter.keys = ()  # the entry of its deadline must not keep what it waited for
+        waiter.keys = ()
+        waiter.place.clear()  # what it waited for and is answered with must not stay until its deadline
 
     def all(self) -> list[W]:
-        return [entry[2] for entry in sorted(self._deadlines, key=lambda entry: entry[1]) if entry[2].parked]
+        in_order = sorted(self._deadlines, key=lambda entry: entry[1])
+        return [waiter for _, _, place in in_order for waiter in place]
 
     def _arm(self) -> None:
         at_ms = self._deadlines[0][0]
@@ -292,11 +298,12 @@ class DelayedOperationPurgatory(Generic[W]):
         whether these were all."""
         budget = self._budget
         now_ms = self._clock.monotonic_ms()
-        while self._deadlines and (self._deadlines[0][0] <= now_ms or not self._deadlines[0][2].parked):
+        while self._deadlines and (self._deadlines[0][0] <= now_ms or not self._deadlines[0][2]):
             if budget.left_us <= until_us:
                 return False
-            waiter = heapq.heappop(self._deadlines)[2]
-            if waiter.parked:
+            place = heapq.heappop(self._deadlines)[2]
+            if place:
+                waiter = place[0]
                 self.expirations += waiter.awaited
                 self.remove(waiter)
                 try:

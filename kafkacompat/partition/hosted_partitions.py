@@ -461,6 +461,9 @@ class HostedPartitions:
         if core is not None:
             self._log_manager.delete_later(name)
             self.wakeups.role_changed(core)
+        else:
+            # The directory of its log has failed. A copy in another one would take the place of a later topic's log.
+            self._log_manager.discard_future(name)
 
     def storage_failed(self, core: Partition, error: OSError) -> None:
         """An operation on the log's files failed."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PREFERENCES_MAX = 10_000
-"""Replicas that do not exist yet and whose directory was requested. Further requests succeed but are not remembered."""
+"""Replicas that do not exist yet and whose directory was requested. Of more, the newest are remembered: some never come."""
 
 
 class Placement:
@@ -237,8 +237,10 @@ class Placement:
             error = self._hosted.leader_error(name)
             if error is ErrorCode.KAFKA_STORAGE_ERROR:
                 return error
-            if len(logs.preferred) < PREFERENCES_MAX:
-                logs.preferred[name] = directory
+            logs.preferred.pop(name, None)
+            logs.preferred[name] = directory
+            if len(logs.preferred) > PREFERENCES_MAX:
+                del logs.preferred[next(iter(logs.preferred))]
             is_elsewhere = error is ErrorCode.NOT_LEADER_OR_FOLLOWER
             return ErrorCode.REPLICA_NOT_AVAILABLE if is_elsewhere else error
         target = logs.futures.home(name)

@@ -213,6 +213,8 @@ class MetadataFollower:
         if user.read_offset >= offset:
             return Deferred.of(None)
         read: Deferred[None] = Deferred()
+        # Records may be taken for days while they cannot be read.
+        user.waiting = [each for each in user.waiting if not each[1].done]
         user.waiting.append((offset, read))
         return read
 

@@ -14,6 +14,7 @@ import trio
 import trio.testing
 
 from kafkacompat.net import channel as channel_module
+from kafkacompat.net import channels as channels_module
 from kafkacompat.net import dialing as dialing_module
 from kafkacompat.net._tests.helpers import DEADLINE_S, receive_frame, until
 from kafkacompat.net.channel import REQUESTS_WAITING_MAX, Channel, _Reading
@@ -523,6 +524,30 @@ async def test_channels_are_one_for_each_address_and_purpose() -> None:
         w.channels.close_all()
         with pytest.raises(ConnectionLost):
             w.channel("a").request(heartbeat(), TIMEOUT_MS).result()
+
+
+async def test_channels_to_addresses_that_are_not_used_any_more_make_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Brokers may come and go for years, each with an address of its own."""
+    monkeypatch.setattr(channels_module, "CHANNELS_MAX", 4)
+    async with dialing() as w:
+        connected, rests = w.channel("connected"), w.channel("rests")
+        assert await wait_for(connected.request(heartbeat(), TIMEOUT_MS))
+        await w.peer.stop_listening()
+        for number in range(8):
+            reply = w.channel(f"gone {number}").request(heartbeat(), TIMEOUT_MS)
+            with pytest.raises(ConnectionLost):
+                await wait_for(reply)
+        await w.peer.listen()
+        assert w.channel("connected") is connected
+        others = [w.channel(f"other {number}") for number in range(3)]
+        replies = [each.request(heartbeat(), TIMEOUT_MS) for each in others]
+        with pytest.raises(RuntimeError, match="4 channels are open"):
+            w.channel("one more")
+        # Whoever has kept one that has made room goes on with it.
+        replies.append(rests.request(heartbeat(), TIMEOUT_MS))
+        assert all([await wait_for(each) for each in replies])
 
 
 async def test_probes() -> None:

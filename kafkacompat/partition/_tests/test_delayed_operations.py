@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
+from weakref import WeakSet
 
 import pytest
 
@@ -70,6 +71,24 @@ def test_one_that_cannot_be_answered_when_its_time_is_up(last_ms: int, faults: A
     assert [outcome(each) for each in asked] == ["here", "failed", "here"]
     assert faults.take() == [asked[1].problem]
     assert len(waits) == 0
+
+
+class Records:
+    """What a request is answered with."""
+
+
+def test_what_a_request_was_answered_with_is_not_kept_until_its_deadline() -> None:
+    """A client may allow days. What it got is records, or a part of a file that is deleted meanwhile."""
+    waits, asked = parked(HandTime(), *[1_000_000] * 10)
+    kept: WeakSet[Records] = WeakSet()
+    for each in asked[2:]:
+        records = Records()
+        kept.add(records)
+        waits.remove(each)
+        each.answer.resolve(records)
+    del each, records, asked[2:]
+    assert len(kept) == 0
+    assert waits.all() == asked
 
 
 def test_an_append_does_not_fail_with_the_requests_that_it_wakes(faults: Any) -> None:

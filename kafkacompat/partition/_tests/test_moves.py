@@ -28,7 +28,7 @@ from kafkacompat.log.log_manager import LogManager
 from kafkacompat.log.segment_list import DROPPED_AT_ONCE
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.log.upkeep import LogUpkeep
-from kafkacompat.partition import replica_alter_log_dirs_manager
+from kafkacompat.partition import placement, replica_alter_log_dirs_manager
 from kafkacompat.partition._tests.kit import NODE_ID, batch_of, image_of, partition_image, topic_image
 from kafkacompat.partition._tests.services import partition_services
 from kafkacompat.partition.following import BATCHES_AT_ONCE
@@ -744,6 +744,29 @@ def test_a_deleted_partition_takes_its_move_along(disks: Disks, tmp_path: Path) 
     assert disks.time.pending() == []
 
 
+def test_a_partition_that_is_deleted_after_its_origin_has_failed_takes_its_copy_along(
+    disks: Disks, tmp_path: Path
+) -> None:
+    """Otherwise the copy would take the place of the log of a later topic of that name."""
+    disks.publish(A)
+    disks.append(20)
+    disks.placement.alter(NAME, disks.path("b"))
+    disks.run()
+    disks.logs.partition_failed(NAME, OSError(5, "broken"))
+    disks.publish()
+    assert disks.logs.futures.logs == {}
+    assert not [each for each in (tmp_path / "b").iterdir() if each.name.endswith("-future")]
+    disks.run()
+    made_anew = topic_image("t", {0: replace(partition_image(), directories=(C,))}, generation=1)
+    disks.manager.on_image(disks.image, image_of(made_anew))
+    disks.run()
+    assert disks.core().topic_id == disks.log().topic_id == made_anew.id
+    disks.append(1)
+    disks.run()
+    assert [each[2] for each in disks.told] == [B, A]
+    assert (disks.log().log_end_offset, disks.home()) == (1, "c")
+
+
 def test_refusals(disks: Disks) -> None:
     disks.publish(A)
     alter = disks.placement.alter
@@ -763,6 +786,23 @@ def test_a_replica_to_come_lies_where_it_was_asked_for(disks: Disks) -> None:
     disks.publish(DIRECTORY_UNASSIGNED, partition_epoch=1)
     assert disks.home() == "c"
     assert [each[2] for each in disks.told] == [C]
+
+
+def test_of_very_many_directories_that_were_asked_for_the_newest_count(
+    disks: Disks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of replicas that never come must not keep later ones from their directories."""
+    monkeypatch.setattr(placement, "PREFERENCES_MAX", 3)
+    for number in range(5):
+        disks.placement.alter(TopicPartition("never", number), disks.path("b"))
+    disks.placement.alter(NAME, disks.path("b"))
+    disks.placement.alter(TopicPartition("never", 0), disks.path("b"))
+    disks.placement.alter(NAME, disks.path("c"))
+    for number in (1, 2):
+        disks.placement.alter(TopicPartition("never", number), disks.path("b"))
+    assert len(disks.logs.preferred) == 3
+    disks.publish(DIRECTORY_UNASSIGNED)
+    assert disks.home() == "c"
 
 
 def a_replica(directory: Uuid, isr: tuple[int, ...], **changes: Any) -> PartitionRegistration:

@@ -189,6 +189,21 @@ def test_a_waiter_that_has_given_up_is_passed_over() -> None:
     assert topic.follower.is_ready(ONE)
 
 
+def test_who_has_given_up_is_forgotten_while_nothing_is_read() -> None:
+    """Records may be taken while they cannot be read: the topic's log may be damaged, or its leader hang."""
+    topic = Topic()
+    topic.follower.add([ONE])
+    topic.tell_limits()
+    first = topic.follower.when_read(ONE, 9)
+    for offset in range(100):
+        topic.follower.when_read(ONE, offset).fail(RuntimeError("in time"))
+    last = topic.follower.when_read(ONE, 9)
+    assert len(topic.follower._users[ONE].waiting) == 2
+    topic.read()
+    assert first.done
+    assert last.done
+
+
 def test_records_that_are_broken_are_passed_over_and_told() -> None:
     topic = Topic([b"?", None, *LOG])
     topic.follower.add([ONE])
