@@ -21,6 +21,7 @@ from kafkacompat.__main__ import main
 from kafkacompat.cli import brokers_folder, cluster_status, machine, resize, supervisor
 from kafkacompat.cli import brokers_plan as plan
 from kafkacompat.cli.brokers_folder import BrokersFolder, move_below
+from kafkacompat.cli.brokers_metrics import AllBrokers
 from kafkacompat.cli.cluster_files import BROKER, ClusterFiles, Node
 from kafkacompat.cli.examination import examine_machine
 from kafkacompat.cli.log_format import JsonFormatter, TextFormatter, entry_of
@@ -31,6 +32,7 @@ from kafkacompat.cli.supervisor import LONGEST_PAUSE_S, levels_of_loggers, prepa
 from kafkacompat.config import ConfigError, EndPoint, ServerConfig
 from kafkacompat.failure import CommandFailed
 from kafkacompat.log.disk import RealDisk
+from kafkacompat.metrics.http import answer_head, chunk
 from kafkacompat.ports import ORDINARY_MODE
 from kafkacompat.raft.storage import META_PROPERTIES, METADATA_PARTITION
 from kafkacompat.security.sasl_client import ClientSecurity
@@ -182,6 +184,31 @@ def test_metrics_of_all_are_served_in_one_place() -> None:
 
 
 # The folder.
+
+
+async def test_a_broker_that_ends_within_its_answer_tells_no_numbers(nursery: trio.Nursery) -> None:
+    """The last number of the part may be another: a counter seems to have begun again."""
+
+    async def served(*, is_cut: bool) -> int:
+        async def tell(stream: trio.SocketStream) -> None:
+            in_chunks = b"HTTP/1.1" in await stream.receive_some(4096)
+            text = b"# TYPE size gauge\nsize 1234\n"
+            body = chunk(text) + chunk(b"") if in_chunks else text
+            body = body[: body.index(b"34")] if is_cut else body
+            await stream.send_all(answer_head(200, "text/plain", None, in_chunks=in_chunks) + body)
+
+        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, tell, [listener])
+        port: int = listener.socket.getsockname()[1]
+        return port
+
+    ports = {1: await served(is_cut=True), 2: await served(is_cut=False)}
+    text = b"".join([piece async for piece in AllBrokers(lambda: ports).pieces()]).decode()
+    assert [each for each in text.splitlines() if not each.startswith("#")] == [
+        'kafkacompat_broker_up{node_id="1"} 0.0',
+        'kafkacompat_broker_up{node_id="2"} 1.0',
+        'size{node_id="2"} 1234',
+    ]
 
 
 def folder_in(tmp_path: Path, **changes: str | None) -> BrokersFolder:

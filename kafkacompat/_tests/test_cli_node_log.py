@@ -178,17 +178,31 @@ def test_the_log_follows_its_path_when_another_program_rotates_it(
 
 
 @pytest.mark.parametrize(
-    ("call", "expected"),
+    ("call", "problem", "expected"),
     [
-        ("fstat", ["INFO after", "WARNING 1 entries of the log could not be written: Too many open files"]),
-        ("dup", ["INFO meanwhile", "INFO after"]),
+        (
+            "fstat",
+            OSError(errno.EMFILE, os.strerror(errno.EMFILE)),
+            ["INFO after", "WARNING 1 entries of the log could not be written: Too many open files"],
+        ),
+        (
+            "fstat",
+            MemoryError(),
+            ["INFO after", "WARNING 1 entries of the log could not be written: no memory is left"],
+        ),
+        ("dup", OSError(errno.EMFILE, os.strerror(errno.EMFILE)), ["INFO meanwhile", "INFO after"]),
     ],
 )
 def test_a_look_at_the_file_that_fails_does_not_end_the_writing(
-    call: str, expected: list[str], tmp_path: Path, logger: logging.Logger, monkeypatch: pytest.MonkeyPatch
+    call: str,
+    problem: Exception,
+    expected: list[str],
+    tmp_path: Path,
+    logger: logging.Logger,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refused(descriptor: int) -> None:
-        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        raise problem
 
     path = tmp_path / "node.log"
     log = opened(path, logger)

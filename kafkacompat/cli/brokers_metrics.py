@@ -7,13 +7,13 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 import trio
 
 from kafkacompat.metrics.endpoint import rendered
+from kafkacompat.metrics.http import END_OF_HEAD, whole_body
 from kafkacompat.metrics.merging import BROKERS, merged
 
 LOOPBACK = "127.0.0.1"
 ASKED_S = 10.0
-"""Time for a broker to answer. One that does not is left out."""
+"""Time for a broker to answer. One that does not, or ends within its answer, is left out."""
 TEXT_BYTES_MAX = 128 * 1024 * 1024
-END_OF_HEAD = b"\r\n\r\n"
 
 
 class AllBrokers:
@@ -60,11 +60,13 @@ class AllBrokers:
 
 
 async def asked(port: int, path: str) -> tuple[int, str] | None:
-    """Return the status and the body of a broker's answer, or None if there is none."""
+    """Return the status and the body of a broker's answer, or None if there is no whole one.
+
+    The last number of a part may be another."""
     try:
         stream = await trio.open_tcp_stream(LOOPBACK, port)
         async with stream:
-            await stream.send_all(f"GET {path} HTTP/1.0\r\n\r\n".encode())
+            await stream.send_all(f"GET {path} HTTP/1.1\r\nHost: {LOOPBACK}\r\n\r\n".encode())
             received = bytearray()
             async for data in stream:
                 received += data
@@ -72,7 +74,8 @@ async def asked(port: int, path: str) -> tuple[int, str] | None:
                     return None
     except (OSError, trio.BrokenResourceError):
         return None
-    head, found, body = bytes(received).partition(END_OF_HEAD)
-    if not found:
+    head, found, rest = bytes(received).partition(END_OF_HEAD)
+    body = whole_body(head, rest) if found else None
+    if body is None:
         return None
     return int(head.split(b" ", 2)[1]), body.decode("utf-8", "replace")

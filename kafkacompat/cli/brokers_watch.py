@@ -19,7 +19,7 @@ from kafkacompat.metrics.http import (
     answer_head,
     chunk,
 )
-from kafkacompat.metrics.watch_page import ALIVE_S, CONTENT_TYPE, is_loopback, until_gone
+from kafkacompat.metrics.watch_page import ALIVE_S, CONTENT_TYPE, is_from_here, until_gone
 
 LOOPBACK = "127.0.0.1"
 ASKED_S = 10.0
@@ -41,7 +41,7 @@ class BrokersWatchPage:
     async def answer(self, stream: trio.SocketStream, request: Request) -> None:
         """Answer until the client leaves. A refusal is that of a broker."""
         try:
-            if not is_loopback(stream.socket.getpeername()[0]):
+            if not is_from_here(stream):
                 raise HttpError(403, "/watch is only for clients on the machine of the node")
             await self._refuse_if_all_do(request)
         except HttpError as problem:

@@ -167,7 +167,7 @@ class RotatingFile(logging.handlers.RotatingFileHandler):
         self.is_writable = True
         try:
             self._follow_path()
-        except OSError:
+        except (OSError, MemoryError):
             self.handleError(record)
             return
         super().emit(record)
@@ -190,15 +190,16 @@ class RotatingFile(logging.handlers.RotatingFileHandler):
 
     def handleError(self, record: logging.LogRecord) -> None:
         error = sys.exc_info()[1]
-        if not isinstance(error, OSError):
+        if not isinstance(error, (OSError, MemoryError)):
             super().handleError(record)
             return
+        reason = (error.strerror or str(error)) if isinstance(error, OSError) else "no memory is left"
         if not self._lost_since:
-            _say(f"kafkacompat: the log {self.baseFilename} cannot be written: {error.strerror}")
+            _say(f"kafkacompat: the log {self.baseFilename} cannot be written: {reason}")
         self.is_writable = False
         self.lost += 1
         self._lost_since += 1
-        self._reason = error.strerror or str(error)
+        self._reason = reason
         self._let_go(cut=True)
 
     def _let_go(self, *, cut: bool = False) -> None:
@@ -207,15 +208,15 @@ class RotatingFile(logging.handlers.RotatingFileHandler):
         if stream is None:
             return
         descriptor = None
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, MemoryError):
             descriptor = os.dup(stream.fileno())
         # Closing writes what is buffered, which fails for the same reason.
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, MemoryError):
             stream.close()
         if descriptor is None:
             return
         # A device or a pipe cannot be cut.
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, MemoryError):
             if cut and os.fstat(descriptor).st_size > self._whole_bytes:
                 os.ftruncate(descriptor, self._whole_bytes)
         os.close(descriptor)

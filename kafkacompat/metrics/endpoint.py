@@ -98,7 +98,7 @@ CONNECTIONS_MAX = 64
 SCRAPES_MAX = 16
 """At a time. For one more, the one whose client has taken nothing for longest is ended, or the new one is refused."""
 ACCEPT_PAUSE_S = 1.0
-"""After an accept that failed, mostly for lack of descriptors."""
+"""After an accept that failed, mostly for lack of descriptors or memory."""
 HEAD_S = 5.0
 """Time for a client to send its request."""
 ANSWER_S = 30.0
@@ -199,9 +199,11 @@ class MetricsEndpoint:
             while True:
                 try:
                     stream = await listener.accept()
-                except OSError as error:
+                except (OSError, MemoryError) as error:
                     if not has_failed:
-                        _log.error("the metrics listener cannot accept connections: %s", error)
+                        _log.error(
+                            "the metrics listener cannot accept connections: %s", str(error) or repr(error)
+                        )
                     has_failed = True
                     await trio.sleep(ACCEPT_PAUSE_S)
                 else:

@@ -5,6 +5,7 @@ A request has no body, and what follows its head is ignored: the connection is c
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 HEAD_BYTES_MAX = 8 * 1024
@@ -20,6 +21,8 @@ REASONS = {
     431: "Request Header Fields Too Large",
     503: "Service Unavailable",
 }
+_SIZE = re.compile(b"[0-9a-f]{1,8}")
+"""Of a chunk."""
 PLAIN = "text/plain; charset=utf-8"
 
 
@@ -86,6 +89,29 @@ def answer(status: int, text: str, *, with_body: bool = True) -> bytes:
     """A whole answer of one line."""
     body = f"{text}\n".encode()
     return answer_head(status, PLAIN, len(body)) + (body if with_body else b"")
+
+
+def whole_body(head: bytes, rest: bytes) -> bytes | None:
+    """The body of an answer with this head, after whose `rest` the server has closed the connection.
+
+    None if a part is missing: a server that ends, or lets a client go, closes in the middle."""
+    fields = head.split(b"\r\n")[1:]
+    if _only(fields, b"transfer-encoding") != "chunked":
+        return rest if _only(fields, b"content-length") == str(len(rest)) else None
+    parts: list[bytes] = []
+    at = 0
+    while True:
+        end = rest.find(b"\r\n", at)
+        size = rest[at:end] if end >= 0 else b""
+        if not _SIZE.fullmatch(size):
+            return None
+        at, after = end + 2, end + 2 + int(size, 16)
+        if rest[after : after + 2] != b"\r\n":
+            return None
+        if at == after:
+            return b"".join(parts)
+        parts.append(rest[at:after])
+        at = after + 2
 
 
 def chunk(data: bytes) -> bytes:

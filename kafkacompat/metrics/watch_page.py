@@ -71,7 +71,7 @@ class WatchPage:
 
     def _waiting(self, stream: trio.SocketStream, request: Request) -> tuple[Waiting, list[trio.Event]]:
         """Raises HttpError."""
-        if not is_loopback(stream.socket.getpeername()[0]):
+        if not is_from_here(stream):
             raise HttpError(403, "/watch is only for clients on the machine of the node")
         scheme, _, given = (request.authorization or "").partition(" ")
         is_known = hmac.compare_digest(given.strip().encode("latin-1", "replace"), self._token)
@@ -119,6 +119,15 @@ class WatchPage:
             await trio.sleep((monotonic() - started_s) * REST)
             if line is not None:
                 await send(line)
+
+
+def is_from_here(stream: trio.SocketStream) -> bool:
+    """Whether the client is on the machine of the node. False for one that has gone."""
+    try:
+        host = stream.socket.getpeername()[0]
+    except OSError:  # it has reset the connection
+        return False
+    return is_loopback(host)
 
 
 def is_loopback(host: str) -> bool:

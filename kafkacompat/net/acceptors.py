@@ -133,13 +133,18 @@ async def accept_forever(
                 exhausted = await _pause(listener, error, exhausted)
             # Any other error concerns one connection that failed before it was accepted.
             continue
+        except MemoryError as error:
+            exhausted = await _pause(listener, error, exhausted)
+            continue
         accepted(sock, peer_host(address[0], address[3] if len(address) == 4 else 0), address[1])
 
 
 async def _pause(listener: BoundListener, error: Exception, failed: int) -> int:
     """After so many failures in a row. Returns their number with this one."""
     if failed % SAID_EVERY == 0:
-        _log.error("%s cannot accept connections: %s", listener.endpoint.listener_name, error)
+        _log.error(
+            "%s cannot accept connections: %s", listener.endpoint.listener_name, str(error) or repr(error)
+        )
     await trio.sleep(EXHAUSTED_PAUSE_S)
     return failed + 1
 

@@ -65,6 +65,8 @@ INTERVAL_S = 0.1
 """Seconds between an answer and the next look. Each wakes a thread, so an idle node pays for nearly nothing else as often."""
 LIMIT_S = 0.1
 """A step of the loop that takes this long is a stall."""
+THREAD_RETRY_S = 1.0
+"""Delay before a retry if the system cannot start a thread."""
 FRAMES_MAX = 12
 """The innermost stack frames that are logged."""
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
@@ -161,6 +163,23 @@ class LoopWatchdog:
         self._stopped = False
         self._thread: threading.Thread | None = None
 
+    async def begin(self) -> None:
+        """`start` as soon as the system has a thread for it. Call it in the loop. The node serves without it."""
+        is_told = False
+        while not self._stopped:
+            try:
+                self.start()
+            except (RuntimeError, MemoryError) as error:
+                if not is_told:
+                    is_told = True
+                    _log.error(
+                        "no thread watches the event loop, which is tried again: %s",
+                        str(error) or repr(error),
+                    )
+                await trio.sleep(THREAD_RETRY_S)
+            else:
+                return
+
     def start(self) -> None:
         loop_thread = threading.get_ident()
         # The CPU clock of the calling thread, which the watching thread may read. If there is none, the process's.
@@ -178,11 +197,16 @@ class LoopWatchdog:
     def _run(self, loop_thread: int, cpu_clock: int) -> None:
         with reading_waited() as read_waited:
             waited_s = self._waited_s or read_waited
-            self._watch(
-                loop_thread,
-                cpu_clock,
-                lambda: Moment(time.monotonic(), time.clock_gettime(cpu_clock), waited_s()),
-            )
+
+            def now() -> Moment:
+                return Moment(time.monotonic(), time.clock_gettime(cpu_clock), waited_s())
+
+            while True:
+                try:
+                    self._watch(loop_thread, cpu_clock, now)
+                    return
+                except MemoryError:  # it passes, and the next stall is told again
+                    time.sleep(self._interval_s)
 
     def _watch(self, loop_thread: int, cpu_clock: int, now: Callable[[], Moment]) -> None:
         answered = now()

@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 Key = tuple[str, int]
 ENDING_RETRY_MS = 1_000
-"""Delay after a disk has refused the markers that end a mirror."""
+"""Delay after a disk or the log has refused the markers that end a mirror."""
 
 
 class Replicating(Protocol):
@@ -400,6 +400,7 @@ class HostedPartitions:
         """End the rest of its source's open transactions, of which there may be a hundred thousand. A full disk may have room
         again: until then the partition takes no records."""
         epoch = core.leader_epoch
+        told = ""
         while True:
             await pause()
             if not (self._serves(core) and core.is_ending_mirror and core.leader_epoch == epoch):
@@ -408,6 +409,14 @@ class HostedPartitions:
                 core.end_mirror()
             except OSError as error:
                 self.storage_failed(core, error)
+                await self._services.tasks.sleep(ENDING_RETRY_MS)
+                continue
+            except (LogRefused, MemoryError) as problem:  # indexes that are being rebuilt, for example
+                if repr(problem) != told:
+                    told = repr(problem)
+                    logger.warning(
+                        "transactions of the source of %s cannot be ended now: %s", core.topic_partition, told
+                    )
                 await self._services.tasks.sleep(ENDING_RETRY_MS)
                 continue
             self.wakeups.appended(core)

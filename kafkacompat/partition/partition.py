@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kafkacompat.ids import NO_EPOCH, NO_LEADER, TopicPartition, Uuid
 from kafkacompat.partition.traffic import TopicTraffic
-from kafkacompat.ports import is_full, passes
+from kafkacompat.ports import LogRefused, is_full, passes
 from kafkacompat.wire.errors import NONE, ErrorCode
 
 if TYPE_CHECKING:
@@ -185,9 +185,10 @@ class Partition:
             return
         log.assign_epoch_start(self.leader_epoch, log.log_end_offset)
         if config.mirror_leader_epoch:
-            # Until that is done nobody may write here. A disk that is full now is tried again by HostedPartitions.
+            # Until that is done nobody may write here. A refusal may pass, as that of a full disk.
+            # HostedPartitions tries again.
             self.is_ending_mirror = True
-            with suppress(OSError):
+            with suppress(OSError, LogRefused, MemoryError):
                 self.end_mirror()
 
     def end_mirror(self) -> None:

@@ -134,7 +134,7 @@ async def _serve(
                     freeze_long_lived()
                     trio.lowlevel.add_instrument(rest)
                     watchdog = LoopWatchdog(token.run_sync_soon, rest)
-                    watchdog.start()
+                    nursery.start_soon(watchdog.begin)
                     if metrics is not None:
                         metrics.stalls = watchdog
                     tell_ready(node.ready_line())

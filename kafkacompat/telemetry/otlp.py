@@ -79,8 +79,8 @@ class Points:
             self._data = metrics_pb2.MetricsData.FromString(body)
         except DecompressedTooLarge as error:
             raise refusal(str(error)) from error
-        except OSError as error:  # the codec's library cannot be imported now
-            raise PointsTooLarge(str(error)) from error
+        except (OSError, MemoryError) as error:  # the codec's library cannot be imported now, for example
+            raise PointsTooLarge(str(error) or repr(error)) from error
         except (DecodeError, ValueError) as error:
             raise PointsRefused(str(error)) from error
         self.size = len(body)

@@ -199,7 +199,11 @@ async def test_a_listener_that_cannot_accept_goes_on(
     served_endpoint: ServedEndpoint, autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nothing is left to accept with, for some time. That is said once."""
-    failures = [OSError(errno.EMFILE, "too many open files"), OSError(errno.ENOTCONN, "?")]
+    failures: list[Exception] = [
+        MemoryError(),
+        OSError(errno.EMFILE, "too many open files"),
+        OSError(errno.ENOTCONN, "?"),
+    ]
     (listener,) = served_endpoint.served._listeners
     accept = listener.accept
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkacompat.metrics.http import HttpError, answer, answer_head, chunk, parse_head
+from kafkacompat.metrics.http import HttpError, answer, answer_head, chunk, parse_head, whole_body
 
 
 def test_a_scraper_s_request() -> None:
@@ -48,6 +48,25 @@ def test_an_answer_in_chunks_has_no_length() -> None:
     assert b"Content-Length" not in head
     assert chunk(b"x" * 17) == b"11\r\n" + b"x" * 17 + b"\r\n"
     assert chunk(b"") == b"0\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [
+        answer(200, "ready"),
+        answer(503, ""),
+        answer_head(200, "text/plain", None, in_chunks=True)
+        + chunk(b"size 1234\n" * 3)
+        + chunk(b"up 1\n")
+        + chunk(b""),
+    ],
+)
+def test_an_answer_is_whole_or_nothing(whole: bytes) -> None:
+    head, _, rest = whole.partition(b"\r\n\r\n")
+    body = whole_body(head, rest)
+    assert body is not None
+    assert body.endswith(b"\n")
+    assert {whole_body(head, rest[:size]) for size in range(len(rest))} == {None}
 
 
 def test_a_header_that_comes_twice_is_none() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from typing import Any
 
@@ -9,10 +10,12 @@ import pytest
 import trio
 import trio.testing
 
+from kafkacompat.cli.brokers_watch import BrokersWatchPage
 from kafkacompat.exchanges.exchange import Exchange
 from kafkacompat.exchanges.watching import WATCHERS_MAX, Entry, Selection, Waiting, Watchers
 from kafkacompat.metrics._tests.test_endpoint import FakeNode
-from kafkacompat.metrics.endpoint import MetricsEndpoint, OneNode
+from kafkacompat.metrics.endpoint import MetricsEndpoint, OneNode, Page
+from kafkacompat.metrics.http import Request
 from kafkacompat.metrics.watch_page import WatchPage, is_loopback
 
 LOOPBACK = "127.0.0.1"
@@ -98,6 +101,28 @@ async def test_a_watcher_is_told_what_it_has_lost(monkeypatch: pytest.MonkeyPatc
         assert received.index(b'{"lost": 3}') < received.index(b'"at_ms": 3}')
         await stream.aclose()
         nursery.cancel_scope.cancel()
+
+
+class Gone:
+    """The stream of a client that has reset its connection."""
+
+    socket: Any
+
+    def __init__(self) -> None:
+        self.socket = self
+
+    def getpeername(self) -> None:
+        raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
+
+    async def send_all(self, data: bytes) -> None:
+        raise trio.BrokenResourceError
+
+
+@pytest.mark.parametrize("page", [WatchPage(TOKEN, Node()), BrokersWatchPage(dict)])
+async def test_a_client_that_has_gone_before_it_is_answered_is_no_bug(page: Page) -> None:
+    request = Request("GET", "/watch", True, "", f"Bearer {TOKEN}")
+    with pytest.raises(trio.BrokenResourceError):  # which the listener expects
+        await page.answer(Gone(), request)  # type: ignore[arg-type]
 
 
 async def test_who_may_not_watch_is_told_why() -> None:

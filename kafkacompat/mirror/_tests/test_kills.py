@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from kafkacompat.log import unified_log
 from kafkacompat.log._tests.memory_disk import MemoryDisk
+from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.mirror._tests.test_following import (
     FIRST_EPOCH,
     Mirror,
@@ -23,6 +25,7 @@ from kafkacompat.mirror._tests.test_following import (
 from kafkacompat.mirror.following import Outcome
 from kafkacompat.partition._tests.cluster import T0, Cluster, values_of
 from kafkacompat.partition._tests.kit import batch_of
+from kafkacompat.ports import IndexesRebuilt
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.tasks import at_once
 from kafkacompat.wire.errors import ErrorCode
@@ -169,6 +172,37 @@ def test_a_mirror_that_is_stopped_on_a_full_disk_takes_no_records_before_the_tra
     disk.failing = None
     mirror.settle()
     check_taken_over(mirror)
+
+
+@pytest.mark.parametrize("by", ["stop", "election"])
+@pytest.mark.parametrize(
+    "problem", [IndexesRebuilt(ErrorCode.KAFKA_STORAGE_ERROR, "indexes are being rebuilt"), MemoryError()]
+)
+def test_a_mirror_whose_transactions_cannot_be_ended_now_ends_them_later(
+    problem: Exception, by: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    mirror = with_open_transactions()
+    problems = [problem, problem, problem]
+    end_mirror = UnifiedLog.end_mirror
+
+    def refused_thrice(log: UnifiedLog, first_epoch: int, leader_epoch: int) -> bool:
+        if problems:
+            raise problems.pop()
+        return end_mirror(log, first_epoch, leader_epoch)
+
+    monkeypatch.setattr(UnifiedLog, "end_mirror", refused_thrice)
+    if by == "election":
+        mirror.log_config = replace(mirror.log_config, mirror_state="stopped")
+        mirror.nodes[1].log().config = mirror.log_config
+        mirror.change(leader_epoch=FIRST_EPOCH + 1)
+        mirror.publish()
+    else:
+        stop(mirror)
+    mirror.settle()
+    assert not problems
+    check_taken_over(mirror)
+    told = [each for each in caplog.messages if "cannot be ended now" in each]
+    assert len(told) == 1
 
 
 def test_a_mirror_that_begins_on_a_full_disk_follows() -> None:

@@ -461,15 +461,16 @@ async def test_drain_ends_at_its_deadline() -> None:
     assert len(dispatcher.closed) == 1
 
 
-async def test_accepting_goes_on_after_running_out_of_descriptors(
+async def test_accepting_goes_on_after_running_out_of_descriptors_or_memory(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Exhausted:
-        """A listening socket that first has no descriptor left, then accepts one connection, then is closed."""
+        """A listening socket without memory, then without a descriptor. Then it accepts one connection, and is closed."""
 
         def __init__(self) -> None:
             self.results: list[object] = [
-                *[OSError(errno.EMFILE, "Too many open files")] * (SAID_EVERY + 1),
+                MemoryError(),
+                *[OSError(errno.EMFILE, "Too many open files")] * SAID_EVERY,
                 OSError(errno.ECONNABORTED, "gone"),
                 ("connection", ("::ffff:10.1.2.3", 5, 0, 0)),
                 OSError(errno.EBADF, "closed"),
@@ -477,7 +478,7 @@ async def test_accepting_goes_on_after_running_out_of_descriptors(
 
         def accept(self) -> object:
             result = self.results.pop(0)
-            if isinstance(result, OSError):
+            if isinstance(result, Exception):
                 raise result
             return result
 
@@ -494,7 +495,10 @@ async def test_accepting_goes_on_after_running_out_of_descriptors(
     accepted: list[tuple[object, str, int]] = []
     await accept_forever(Listener(), always, lambda *each: accepted.append(each))  # type: ignore[arg-type]
     assert accepted == [("connection", "10.1.2.3", 5)]
-    assert caplog.text.count("Too many open files") == 2
+    assert [each.partition(": ")[2] for each in caplog.messages] == [
+        "MemoryError()",
+        "[Errno 24] Too many open files",
+    ]
 
 
 async def test_accepting_goes_on_after_a_wait_that_the_system_refused(

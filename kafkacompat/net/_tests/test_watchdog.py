@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 from interop_tests.harness import stalls as harness
 from kafkacompat.cli.log_format import TextFormatter
@@ -283,6 +284,47 @@ async def test_a_loop_rests_while_it_waits_and_not_while_it_has_something_to_do(
     rest.before_io_wait(0)
     seen.append(rest.is_resting)
     assert seen == [True, False, False]
+
+
+def test_a_lack_of_memory_does_not_end_the_watching() -> None:
+    loop, looks = Loop(), Looks()
+    results = [False, True, True]
+
+    def waited_s() -> float:
+        if results and results.pop(0):
+            raise MemoryError
+        return looks()
+
+    watchdog = LoopWatchdog(loop.ask, LoopRest(), interval_s=0.001, limit_s=TIMEOUT_S, waited_s=waited_s)
+    watchdog.start()
+    looks.wait_for(3)
+    loop.answer()
+    watchdog.stop()
+
+
+async def test_the_loop_is_watched_as_soon_as_there_is_a_thread(
+    monkeypatch: pytest.MonkeyPatch,
+    autojump_clock: trio.testing.MockClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    loop = Loop()
+    loop.has_ended = True
+    start = threading.Thread.start
+    problems: list[Exception] = [MemoryError(), RuntimeError("can't start new thread")]
+
+    def started(thread: threading.Thread) -> None:
+        if problems:
+            raise problems.pop()
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", started)
+    watchdog = LoopWatchdog(loop.ask, LoopRest(), interval_s=0.001)
+    await watchdog.begin()
+    assert watchdog._thread is not None
+    watchdog._thread.join(TIMEOUT_S)
+    assert not watchdog._thread.is_alive()
+    assert [each for each in caplog.messages if "can't start new thread" in each] == caplog.messages
+    assert len(caplog.messages) == 1
 
 
 def test_the_end_of_the_loop_ends_the_watching() -> None:

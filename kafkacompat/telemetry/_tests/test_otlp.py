@@ -66,16 +66,17 @@ def receiver() -> OtlpReceiver:
     return OtlpReceiver(ClientSeries())
 
 
+@pytest.mark.parametrize("problem", [OSError(errno.EMFILE, "no descriptor is left"), MemoryError()])
 def test_a_push_whose_codec_cannot_be_loaded_now_may_be_tried_again(
-    receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch
+    problem: Exception, receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packed = compress(SNAPPY, message())
 
-    def no_descriptor(name: str) -> Any:
-        raise OSError(errno.EMFILE, "no descriptor is left")
+    def refused(name: str) -> Any:
+        raise problem
 
     with monkeypatch.context() as lack:
-        lack.setattr(compression, "library", no_descriptor)
+        lack.setattr(compression, "library", refused)
         with pytest.raises(PointsTooLarge):
             value_of(receiver.take(A, WHO, SNAPPY, packed))
     value_of(receiver.take(A, WHO, SNAPPY, packed))
