@@ -20,14 +20,20 @@ from kafkacompat.records.compression import DecompressionFailed
 from kafkacompat.records.control import EndTransactionMarker, parse_end_transaction_marker
 from kafkacompat.records.read import first_record
 from kafkacompat.records.record import RecordMalformed
+from kafkacompat.tasks import Pace, at_once
 from kafkacompat.wire.errors import ErrorCode
 
 UNREADABLE = (BatchCorrupt, RecordMalformed, DecompressionFailed)
+REPLAYED_AT_ONCE = 256
+REPLAY_US = 5
+"""Of a batch. A read for it has a bound (REPLAY_CHUNK), because a batch may have many megabytes."""
+REPLAY_CHUNK = 16 * 1024
 
 if TYPE_CHECKING:
     from kafkacompat.log.log_segment import LogSegment
     from kafkacompat.ports import Buffer, Disk
     from kafkacompat.records.batch import BatchHeader
+    from kafkacompat.tasks import Work
 
 
 def marker_of(batch: Buffer) -> EndTransactionMarker | None:
@@ -105,17 +111,27 @@ def apply_batch(
 
 def replay_segments(state: ProducerStateManager, segments: Iterable[LogSegment], end_offset: int) -> None:
     """Apply all batches from the state's end offset up to `end_offset`. The transaction indexes do not change."""
+    at_once(replay_in_pieces(state, segments, end_offset))
+
+
+def replay_in_pieces(
+    state: ProducerStateManager, segments: Iterable[LogSegment], end_offset: int
+) -> Work[None]:
+    """`replay_segments` as a work. If one of the files is removed or replaced meanwhile, it must not be carried on."""
+    pace = Pace(REPLAYED_AT_ONCE)
     for segment in segments:
         if not segment.size:
             continue
         found = segment.find(max(state.end_offset, segment.base_offset))
         if found is None:
             continue
-        for header in segment.headers(found[0]):
+        for header in segment.headers(found[0], chunk=REPLAY_CHUNK):
             if header.base_offset >= end_offset:
                 break
             needs_bytes = header.is_control and header.producer_id >= 0
             apply_batch(state, header, segment.read_batch(header) if needs_bytes else None, None)
+            if pace.is_over():
+                yield REPLAYED_AT_ONCE * REPLAY_US
     state.end_offset = end_offset
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkacompat.compiled import require_switched_on
 from kafkacompat.dataclass import dataclass
@@ -38,7 +38,13 @@ from kafkacompat.log.producer_state import (
     ProducerStateManager,
     Verifications,
 )
-from kafkacompat.log.replay import apply_batch, follower_batches, made_snapshot, marker_of, replay_segments
+from kafkacompat.log.replay import (
+    apply_batch,
+    follower_batches,
+    made_snapshot,
+    marker_of,
+    replay_in_pieces,
+)
 from kafkacompat.log.retention import SegmentAges, count_deletable, count_tiered
 from kafkacompat.log.segment_indexes import SegmentIndexes
 from kafkacompat.log.segment_list import DROPPED_AT_ONCE, DeleteLater, SegmentList, change_of_many
@@ -65,6 +71,7 @@ from kafkacompat.records.batch import (
     crc_of,
 )
 from kafkacompat.records.control import EndTransactionMarker, build_end_transaction_marker
+from kafkacompat.tasks import at_once
 from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -74,6 +81,7 @@ if TYPE_CHECKING:
     from kafkacompat.meters import Histogram
     from kafkacompat.ports import Disk, File, Log, TransactionTerms
     from kafkacompat.records.batch import ValidatedBatch
+    from kafkacompat.tasks import Work
 
 NEVER_TIERED = INTERNAL_TOPICS | {"__remote_log_metadata"}
 """Topics that stay local, whatever their settings are."""
@@ -106,6 +114,14 @@ class LogServices:
 
 
 ALONE = LogServices()
+
+
+class ProducersAsOf(NamedTuple):
+    """The producers' state at the end of a truncation, for as long as the log has the same basis (`_basis`)."""
+
+    basis: tuple[object, ...]
+    offset: int
+    state: ProducerStateManager
 
 
 class LogParts:
@@ -827,13 +843,37 @@ class UnifiedLog:
 
     # Truncation, syncs, retention, the end.
 
-    def truncate_to(self, offset: int, now_ms: int = 0) -> None:
+    def producers_as_of(self, offset: int) -> Work[ProducersAsOf | None]:
+        """Read what a truncation at an offset has to know of producers: what they have written since the last snapshot, which may
+        be a whole segment. Appends may go on. None if the truncation reads nothing, or meets an error that this has met."""
+        while self._segments.items[0].base_offset <= offset < self.log_end_offset:
+            basis = self._basis()
+            try:
+                at = self._segments.look_at(offset)
+                state = ProducerStateManager()
+                for cost in self._read_state(state, at):
+                    yield cost
+                    if self._basis() != basis:
+                        break
+                else:
+                    return ProducersAsOf(basis, at, state)
+            except Exception:  # the truncation meets it too, and its caller knows what follows from it
+                break
+        return None
+
+    def _basis(self) -> tuple[object, ...]:
+        """What producers are read from, as far as it changes below the end of a truncation."""
+        return self._segments, self._segments.changes, self._segments.items[0], self.log_start_offset
+
+    def truncate_to(self, offset: int, now_ms: int = 0, producers: ProducersAsOf | None = None) -> None:
         """Drop everything from an offset on. An offset below the log's start leaves an empty log that starts there.
 
         At or above the log's end, only epochs without records are dropped. A batch that spans the offset is dropped
         whole and the log ends before it; Kafka would still claim to have the cut records. In a log with very many
         segments, one call drops only some of them, so that it does not block the loop. The log then ends above the
         offset, as if truncated there, and a follower asks its leader for the diverging epoch again.
+
+        `producers`: what `producers_as_of` this offset has just returned. Without it they are read here, in one step.
         """
         if offset >= self.log_end_offset:
             self._epochs.truncate_from_end(self.log_end_offset)
@@ -842,7 +882,12 @@ class UnifiedLog:
         if offset < self._segments.items[0].base_offset:
             self.truncate_fully_and_start_at(offset, now_ms)
             return
-        state = self._state_as_of(self._segments.look_at(offset))
+        at = self._segments.look_at(offset)
+        if producers is not None and producers[:2] == (self._basis(), at):
+            state = producers.state
+        else:
+            state = ProducerStateManager()
+            at_once(self._read_state(state, at))
         with change_of_many(f"the truncation of {self.topic_partition}"):
             offset = self._segments.truncate_to(offset, now_ms)
             self.log_end_offset = offset
@@ -857,14 +902,12 @@ class UnifiedLog:
         # end, and finds later epochs in the batches.
         self._write_epochs()
 
-    def _state_as_of(self, offset: int) -> ProducerStateManager:
-        """The producers' state at an offset. If no producer is known, older ones are not searched for, because that
+    def _read_state(self, state: ProducerStateManager, offset: int) -> Work[None]:
+        """Read the producers' state at an offset. If no producer is known, older ones are not searched for, because that
         would read a segment."""
-        state = ProducerStateManager()
         if self._state.producers:
             self._snapshots.read_latest(state, min(self.log_start_offset, offset), offset)
-            replay_segments(state, self._segments.from_offset(state.end_offset), offset)
-        return state
+            yield from replay_in_pieces(state, self._segments.from_offset(state.end_offset), offset)
 
     def truncate_fully_and_start_at(self, offset: int, now_ms: int = 0, *, anew: bool = False) -> None:
         """Drop everything, like `truncate_to`. If that needs several calls, the log ends where this call has stopped.

@@ -8,7 +8,7 @@ only its own partition.
 from __future__ import annotations
 
 from dataclasses import field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import Uuid, uuid_to_text
@@ -269,7 +269,7 @@ class MirrorFetches:
         try:
             if error is ErrorCode.NONE:
                 if answer.diverging_epoch is not None and answer.diverging_epoch.epoch >= 0:
-                    self._truncate(followed, answer, now_ms, outcome)
+                    yield from self._truncate(followed, answer, now_ms, outcome)
                     yield TRUNCATION_US
                 else:
                     yield from self._append(session, followed, answer, outcome, now_ms)
@@ -296,9 +296,12 @@ class MirrorFetches:
 
     def _truncate(
         self, followed: MirroredPartition, answer: PartitionData, now_ms: int, outcome: Outcome
-    ) -> None:
+    ) -> Work[None]:
         core, diverging = followed.core, answer.diverging_epoch
         assert diverging is not None
+        producers = yield from core.log.producers_as_of(divergence(core.log, diverging))
+        if not self._is_wanted(followed):
+            return
         offset = divergence(core.log, diverging)
         if offset >= core.log.log_end_offset:
             # Fetching at once would give the same answer.
@@ -318,7 +321,7 @@ class MirrorFetches:
             return
         # Also after a disk error something may be truncated.
         outcome.truncated.append(followed)
-        outcome.notes.append(core.truncate_mirror(lambda: truncate_to_divergence(core, diverging)))
+        outcome.notes.append(core.truncate_mirror(lambda: truncate_to_divergence(core, diverging, producers)))
 
     def _append(
         self,
@@ -382,6 +385,9 @@ class MirrorFetches:
         left: list[MirroredPartition] = []
         for followed in asked:
             answer = answers.get(followed.name)
+            producers = None
+            if answer is not None and answer.error_code == ErrorCode.NONE and timestamp == LATEST:
+                producers = yield from followed.core.log.producers_as_of(answer.offset)
             if answer is None or answer.error_code != ErrorCode.NONE or not self._is_wanted(followed):
                 outcome.needs_metadata = True
                 self.resolved(followed, now_ms + BACKOFF_MS)
@@ -389,7 +395,7 @@ class MirrorFetches:
             log = followed.core.log
             before = log.log_start_offset, log.log_end_offset
             try:
-                is_settled = self._settle(followed, timestamp, answer.offset)
+                is_settled = self._settle(followed, timestamp, answer.offset, producers)
             except OSError as failure:
                 outcome.broken.append((followed.core, failure))
                 is_settled = True
@@ -413,11 +419,11 @@ class MirrorFetches:
             yield TRUNCATION_US
         return left
 
-    def _settle(self, followed: MirroredPartition, timestamp: int, offset: int) -> bool:
+    def _settle(self, followed: MirroredPartition, timestamp: int, offset: int, producers: Any) -> bool:
         core = followed.core
         if timestamp == LATEST:
             followed.begins_anew = followed.begins_anew or parts_below_start(core.log, offset)
-            if followed.begins_anew or not core.truncate_mirror(lambda: take_latest(core, offset)):
+            if followed.begins_anew or not core.truncate_mirror(lambda: take_latest(core, offset, producers)):
                 return False
         else:
             anew, followed.begins_anew = followed.begins_anew, False

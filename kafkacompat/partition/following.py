@@ -46,7 +46,7 @@ BATCH_US = 4
 PARTITION_US = 20
 """Of a partition in a response, with one batch."""
 TRUNCATION_US = 2_000
-"""It may read again what producers have written."""
+"""What producers have written is read before, in pieces."""
 METADATA_ERRORS = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -212,7 +212,9 @@ class FollowerFetches:
             return
         error = answer.error_code
         try:
-            if error == ErrorCode.NONE and self._diverges(followed, answer, outcome):
+            if error == ErrorCode.NONE and (yield from self._diverges(followed, answer, outcome)):
+                if self.partitions.get(followed.key) is not followed:
+                    return  # taken out meanwhile, or begun afresh
                 if followed.begins_anew or followed.position() != asked:
                     followed.resolving = True
                     followed.refusals = 0
@@ -269,12 +271,16 @@ class FollowerFetches:
             followed.refusals += 1
         self._session.delay(followed, now_ms + delay_ms)
 
-    def _diverges(self, followed: PartitionFetchState, answer: Any, outcome: Fetched) -> bool:
-        """Whether the logs diverge below our end. If so, what the leader does not have is truncated."""
+    def _diverges(self, followed: PartitionFetchState, answer: Any, outcome: Fetched) -> Work[bool]:
+        """Whether the logs diverge below our end. If so, what the leader does not have is truncated, unless the partition is
+        taken out meanwhile."""
         diverging = answer.diverging_epoch
         if diverging is None or diverging.epoch < 0:
             return False
         log = followed.core.log
+        producers = yield from log.producers_as_of(divergence(log, diverging))
+        if self.partitions.get(followed.key) is not followed:
+            return True
         offset = divergence(log, diverging)
         if parts_below_start(log, offset):
             followed.begins_anew = True
@@ -283,7 +289,7 @@ class FollowerFetches:
                 f"below its log start offset {log.log_start_offset}"
             )
         else:
-            outcome.notes.append(truncate_to_divergence(followed.core, diverging))
+            outcome.notes.append(truncate_to_divergence(followed.core, diverging, producers))
         return True
 
     def _take_records(self, followed: PartitionFetchState, answer: Any, outcome: Fetched) -> Work[bool]:
@@ -410,12 +416,12 @@ def divergence(log: Log, diverging: EpochEndOffset) -> int:
     return min(offset, log.log_end_offset)
 
 
-def truncate_to_divergence(core: Copy, diverging: EpochEndOffset) -> str:
-    """Truncate what the leader does not have. Returns a line for the node's log."""
+def truncate_to_divergence(core: Copy, diverging: EpochEndOffset, producers: Any = None) -> str:
+    """Truncate what the leader does not have. Returns a line for the node's log. `producers`: see `Log.producers_as_of`."""
     log = core.log
     end, high_watermark = log.log_end_offset, log.high_watermark
     offset = divergence(log, diverging)
-    log.truncate_to(offset)
+    log.truncate_to(offset, producers=producers)
     below = "" if offset >= high_watermark else f", below its high watermark {high_watermark}"
     return (
         f"Truncating partition {core.topic_partition} from {end} to offset {log.log_end_offset}{below} "
@@ -433,13 +439,13 @@ def parts_below_start(log: Log, offset: int) -> bool:
     return offset < log.log_start_offset
 
 
-def take_latest(core: Copy, leader_end: int) -> bool:
+def take_latest(core: Copy, leader_end: int, producers: Any = None) -> bool:
     """Handle an out-of-range fetch with the leader's log end. Returns True if that settles it, False if the leader's
-    log start is needed."""
+    log start is needed. `producers`: see `Log.producers_as_of`."""
     log = core.log
     if leader_end >= log.log_end_offset:
         return False
-    log.truncate_to(leader_end)
+    log.truncate_to(leader_end, producers=producers)
     return True
 
 

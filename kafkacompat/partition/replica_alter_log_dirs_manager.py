@@ -24,12 +24,14 @@ from kafkacompat.faults import report
 from kafkacompat.partition.following import (
     BATCHES_AT_ONCE,
     append_fetched,
+    divergence,
     take_watermarks,
     truncate_to_divergence,
 )
 from kafkacompat.partition.replication_quota_manager import ByteRate
 from kafkacompat.ports import FileSlice, LogRefused, WorkersBusy
 from kafkacompat.records.batch import BatchCorrupt, end_of_some
+from kafkacompat.tasks import in_turns
 from kafkacompat.wire.messages.fetch_response import EpochEndOffset
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     from kafkacompat.partition.partition import Partition
     from kafkacompat.partition.services import PartitionServices
     from kafkacompat.ports import Buffer, Log, Plan, Workers
-    from kafkacompat.tasks import Started
+    from kafkacompat.tasks import Started, Work
 
 logger = logging.getLogger(__name__)
 
@@ -213,9 +215,11 @@ class ReplicaAlterLogDirsManager:
             return THROTTLED_MS
         current, future = move.core.log, move.log
         try:
-            note = settle(move, current)
+            note = await in_turns(settle(move, current, lambda: not self._is_over(move)))
         except OSError as error:
             return self._future_failed(move, error)
+        if self._is_over(move):
+            return 0
         if note is not None:
             logger.info("Future replica of %s: %s", move.topic_partition, note)
         # The future log may have been truncated, now or before the disk refused the rest. Later appends count only
@@ -363,9 +367,9 @@ ANY_EPOCH = 2**31 - 1
 """An epoch limit that accepts everything in the current log."""
 
 
-def settle(copy: Copy, current: Log) -> str | None:
-    """Truncate the copy to what the current log has. Returns a line for the node's log if something was dropped.
-    Raises OSError."""
+def settle(copy: Copy, current: Log, is_wanted: Callable[[], bool]) -> Work[str | None]:
+    """Truncate the copy to what the current log has, unless it is not wanted any more. Returns a line for the node's log if
+    something was dropped. Raises OSError."""
     log = copy.log
     before = log.log_end_offset
     if before < current.local_log_start_offset:
@@ -379,13 +383,19 @@ def settle(copy: Copy, current: Log) -> str | None:
             # Everything in the copy is older than the start of the current log.
             return _begin_at_start(copy, current)
         known = log.log_end_offset, epoch
-        note = truncate_to_divergence(
-            copy, EpochEndOffset(epoch=ours.epoch, end_offset=min(ours.offset, current.log_end_offset))
-        )
+        diverging = EpochEndOffset(epoch=ours.epoch, end_offset=min(ours.offset, current.log_end_offset))
+        producers = yield from log.producers_as_of(divergence(log, diverging))
+        if not is_wanted():
+            return note
+        note = truncate_to_divergence(copy, diverging, producers)
         if (log.log_end_offset, log.latest_epoch()) == known:
             break
-    if log.log_end_offset > current.log_end_offset:
-        log.truncate_to(current.log_end_offset)
+    end = current.log_end_offset
+    if log.log_end_offset > end:
+        producers = yield from log.producers_as_of(end)
+        if not is_wanted():
+            return note
+        log.truncate_to(end, producers=producers)
         note = f"truncated from {before} to {log.log_end_offset}, where the current log ends"
     return note
 

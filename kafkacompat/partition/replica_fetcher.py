@@ -363,9 +363,14 @@ class ReplicaFetcher:
             followed = waiting.pop(name, None)
             if followed is None or self.fetches.current(followed) is not followed:
                 continue
+            producers = None
+            if timestamp == LATEST and answer.error_code == ErrorCode.NONE:
+                producers = await in_turns(followed.core.log.producers_as_of(answer.offset))
+                if self.fetches.current(followed) is not followed:
+                    continue
             if answer.error_code != ErrorCode.NONE:
                 self._refused(followed, answer.error_code, later_ms)
-            elif self._settle(followed, timestamp, answer.offset, later_ms):
+            elif self._settle(followed, timestamp, answer.offset, producers, later_ms):
                 self._resume_when_true(followed)
             elif followed.resolving:
                 unsettled.append(followed)
@@ -385,14 +390,16 @@ class ReplicaFetcher:
             followed.failed = True
         self.fetches.resolved(followed, later_ms)
 
-    def _settle(self, followed: PartitionFetchState, timestamp: int, offset: int, later_ms: int) -> bool:
+    def _settle(
+        self, followed: PartitionFetchState, timestamp: int, offset: int, producers: Any, later_ms: int
+    ) -> bool:
         """Apply the leader's offset. Returns False if the leader's log start is needed too, or the log failed."""
         core = followed.core
         end = core.log.log_end_offset
         try:
             if timestamp == LATEST:
                 followed.begins_anew = followed.begins_anew or parts_below_start(core.log, offset)
-                if followed.begins_anew or not take_latest(core, offset):
+                if followed.begins_anew or not take_latest(core, offset, producers):
                     return False
             else:
                 begins_anew, followed.begins_anew = followed.begins_anew, False

@@ -6,7 +6,7 @@ Protocols and their values; nothing here acts. The package log implements them o
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -255,7 +255,13 @@ class Log(Protocol):
         """Bytes from the batch that contains the offset to the bound (for fetch.min.bytes), over all segments."""
         ...
 
-    def truncate_to(self, offset: int) -> None: ...
+    def producers_as_of(self, offset: int) -> Generator[int, None, Any]:
+        """What a truncation at an offset has to know of producers: a `tasks.Work`, because it may be long to read."""
+        ...
+
+    def truncate_to(self, offset: int, now_ms: int = 0, producers: Any = None) -> None:
+        """`producers`: of `producers_as_of`, just before. Without it they are read in this step."""
+        ...
 
     def truncate_fully_and_start_at(self, offset: int, *, anew: bool = False) -> None:
         """Drop everything. Of a tiered log, the start and the epochs below the offset stay unless it begins `anew`."""

@@ -19,7 +19,14 @@ from kafkacompat.mirror.mirrored_partition import MirroredPartition
 from kafkacompat.mirror.traffic import MirrorTopicTraffic
 from kafkacompat.partition import following
 from kafkacompat.partition._tests.cluster import T0, Cluster, ClusterNode, carried, values_of
-from kafkacompat.partition._tests.kit import batch_of, topic_image
+from kafkacompat.partition._tests.kit import (
+    PIECE,
+    batch_of,
+    replayed_in_pieces,
+    topic_image,
+    write_as_producer,
+)
+from kafkacompat.partition._tests.test_long_truncations import longest
 from kafkacompat.partition.service import OffsetLookup
 from kafkacompat.ports import IndexesRebuilt, Log
 from kafkacompat.records.batch import iterate_batches
@@ -35,6 +42,11 @@ from kafkacompat.wire.messages.fetch_response import (
     PartitionData,
 )
 from kafkacompat.wire.messages.list_offsets_request import ListOffsetsRequest
+from kafkacompat.wire.messages.list_offsets_response import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 from kafkacompat.wire.messages.metadata_response import (
     MetadataResponse,
     MetadataResponsePartition,
@@ -977,6 +989,38 @@ def mark(cluster: Cluster, coordinator_epoch: int, producer_epoch: int = 0) -> N
     result = cluster.leader().manager.append(T0, marker, -1, 13, True, origin=Origin.COORDINATOR)
     assert result.error is ErrorCode.NONE, result
     cluster.settle()
+
+
+@pytest.mark.parametrize("is_taken_out", [False, True])
+@pytest.mark.parametrize("diverges", [True, False])
+def test_what_producers_wrote_is_read_in_pieces_before_a_mirror_is_truncated(
+    diverges: bool, is_taken_out: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = source_with(b"a")
+    there, mirror = source.leader(), Mirror(source)
+    fetches, log = mirror.following(), mirror.log()
+    at_once(fetches.take_metadata_in_turns(mirror.metadata(), mirror.last))
+    count = 10 * PIECE
+    write_as_producer(log, count)
+    request = fetches.build(there.id, 0)
+    assert request is not None
+    response = answer_with_partition(mirror, there, request)
+    answer, outcome = response.responses[0].partitions[0], Outcome()
+    read = replayed_in_pieces(monkeypatch)
+    work: Any
+    if diverges:
+        answer.diverging_epoch = EpochEndOffset(epoch=0, end_offset=count - 1)
+        work = fetches.take_in_turns(there.id, response, 0, outcome)
+    else:
+        found = ListOffsetsPartitionResponse(partition_index=T0.partition, offset=count - 1)
+        offsets = ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[found])])
+        work = fetches.take_offsets([fetches.partitions[T0]], LATEST, offsets, 0, outcome)
+    if is_taken_out:
+        next(work)
+        fetches.remove(mirror.leader().manager.by_name[T0])
+    assert longest(read, work) <= PIECE
+    assert log.log_end_offset == count - 1 + is_taken_out
+    assert len(outcome.truncated) == 1 - is_taken_out
 
 
 def test_partitions_that_begin_anew_are_truncated_in_steps() -> None:

@@ -8,6 +8,8 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
+import pytest
+
 from kafkacompat._tests.doubles import HandTime, HandWorkers
 from kafkacompat.config import LogConfig
 from kafkacompat.controller.image import (
@@ -19,6 +21,7 @@ from kafkacompat.controller.image import (
 )
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition, Uuid
+from kafkacompat.log import replay
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.log_manager import LogManager
 from kafkacompat.log.log_segment import LogSegment
@@ -30,8 +33,8 @@ from kafkacompat.partition.fetch import FetchEngine
 from kafkacompat.partition.fetch_session import FetchSessionCache
 from kafkacompat.partition.replica_manager import ReplicaManager
 from kafkacompat.partition.service import OffsetLookup
-from kafkacompat.ports import FileSlice
-from kafkacompat.records.batch import build_batch, iterate_batches
+from kafkacompat.ports import FileSlice, Log
+from kafkacompat.records.batch import BatchHeader, build_batch, iterate_batches, stamp_offset_and_epoch
 from kafkacompat.records.record import Record
 
 NODE_ID = 1
@@ -267,3 +270,29 @@ def with_partitions(
         topics={**image.topics, topic: changed},
         topics_by_id={**image.topics_by_id, changed.id: changed},
     )
+
+
+PIECE = 10
+"""Batches that a truncation reads in one piece, where a test counts them (`replayed_in_pieces`)."""
+
+
+def replayed_in_pieces(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The offsets of the batches that truncations read to know what producers have written, in small pieces."""
+    read: list[int] = []
+    real = replay.apply_batch
+
+    def counting(state: Any, header: BatchHeader, *rest: Any) -> None:
+        read.append(header.base_offset)
+        real(state, header, *rest)
+
+    monkeypatch.setattr(replay, "apply_batch", counting)
+    monkeypatch.setattr(replay, "REPLAYED_AT_ONCE", PIECE, raising=False)
+    return read
+
+
+def write_as_producer(log: Log, count: int) -> None:
+    """Batches of one record, of an idempotent producer."""
+    for number in range(count):
+        batch = batch_of(b"v", producer_id=7, producer_epoch=0, base_sequence=number)
+        stamp_offset_and_epoch(batch, log.log_end_offset, 0)
+        log.append_as_follower(bytes(batch), 0)

@@ -300,7 +300,7 @@ def test_damage_in_one_log_ends_the_following_of_that_one_alone(monkeypatch: pyt
     fetches.build(0)
     damage = BatchCorrupt("crc")
 
-    def truncate_to(*_: Any) -> None:
+    def truncate_to(*_: Any, **__: Any) -> None:
         raise damage
 
     monkeypatch.setattr(type(cores[0].log), "truncate_to", truncate_to)
@@ -319,7 +319,7 @@ def test_a_follower_that_lacks_memory_for_an_answer_asks_again_later(monkeypatch
     append_fetched(cores[0], many(2), 0)
     fetches.build(0)
 
-    def no_memory(*_: Any) -> None:
+    def no_memory(*_: Any, **__: Any) -> None:
         raise MemoryError
 
     with monkeypatch.context() as patch:
@@ -341,7 +341,7 @@ def test_a_log_that_was_cut_before_memory_ran_out_is_fetched_when_its_checkpoint
     fetches.build(0)
     truncate_to = UnifiedLog.truncate_to
 
-    def cut_and_out_of_memory(log: UnifiedLog, offset: int) -> None:
+    def cut_and_out_of_memory(log: UnifiedLog, offset: int, **_: Any) -> None:
         truncate_to(log, offset)
         raise MemoryError
 

@@ -64,7 +64,7 @@ def waits_survive_a_change_of_leader(patch: pytest.MonkeyPatch) -> None:
 
 def no_truncation(patch: pytest.MonkeyPatch) -> None:
     """A follower keeps records that the leader does not have."""
-    patch.setattr(following, "truncate_to_divergence", lambda core, diverging: "nothing is cut")
+    patch.setattr(following, "truncate_to_divergence", lambda core, diverging, producers: "nothing is cut")
 
 
 def truncation_to_the_high_watermark(patch: pytest.MonkeyPatch) -> None:
