@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from kafkacompat.tasks import Tasks
 
 NO_CONNECTION = -1
+AGAIN_MS = 1_000
+"""After a deletion for which there was no memory."""
 FREED_AT_ONCE = 5_000
 """Elements that are freed in one turn of the loop, at up to a third of a microsecond."""
 
@@ -134,7 +136,10 @@ class Freeing:
             await pause()
             held = self._waiting[0]
             if isinstance(held, list):
-                del held[-FREED_AT_ONCE:]
+                try:
+                    del held[-FREED_AT_ONCE:]
+                except MemoryError:  # the list notes what it lets go of
+                    await self._tasks.sleep(AGAIN_MS)
             else:
                 for _ in range(min(len(held), FREED_AT_ONCE)):
                     held.popitem()

@@ -283,12 +283,14 @@ class Started(Protocol):
 class Tasks:
     """The tasks of a node. Those that have paused take turns, a piece in each turn of the loop."""
 
-    __slots__ = ("_paused", "_timers", "_unfinished")
+    __slots__ = ("_has_turn", "_paused", "_timers", "_unfinished")
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
         self._unfinished: dict[Task[Any], None] = {}
         self._paused: deque[Task[Any]] = deque()
+        self._has_turn = False
+        """A turn is planned, or in progress."""
 
     def __iter__(self) -> Iterator[Task[Any]]:
         """Those that have not ended, oldest first."""
@@ -373,21 +375,25 @@ class Tasks:
     def go_on_later(self, task: Task[Any]) -> None:
         """In a later turn of the loop, after those that paused before."""
         self._paused.append(task)
-        if len(self._paused) == 1:
-            self._timers.call_after(0, self._turn)
+        self._plan_turn()
 
     def _begun(self, task: Task[T]) -> Task[T]:
         self._unfinished[task] = None
         task.go_on()
         return task
 
+    def _plan_turn(self) -> None:
+        """If there is no memory for the timer, the next task that pauses plans the turn. Otherwise none would ever go on."""
+        if not self._has_turn:
+            self._timers.call_after(0, self._turn)
+            self._has_turn = True
+
     def _turn(self) -> None:
-        # The first one stays in its place meanwhile, so that a task that pauses sets no timer.
-        task = self._paused[0]
+        task = self._paused.popleft()
         try:
             if not task.done:
                 task.go_on()
         finally:
-            del self._paused[0]
+            self._has_turn = False
             if self._paused:
-                self._timers.call_after(0, self._turn)
+                self._plan_turn()

@@ -22,7 +22,7 @@ from kafkacompat.cli import brokers_folder, cluster_status, machine, resize, sup
 from kafkacompat.cli import brokers_plan as plan
 from kafkacompat.cli.brokers_folder import BrokersFolder, move_below
 from kafkacompat.cli.brokers_metrics import AllBrokers
-from kafkacompat.cli.cluster_files import BROKER, ClusterFiles, Node
+from kafkacompat.cli.cluster_files import BROKER, ClusterFiles, Layout, Node
 from kafkacompat.cli.examination import examine_machine
 from kafkacompat.cli.log_format import JsonFormatter, TextFormatter, entry_of
 from kafkacompat.cli.machine import refused_listener
@@ -582,6 +582,40 @@ def test_all_serve_when_one_that_does_not_is_taken_away(
 
     trio.run(take_away)
     assert "node 5 serving" in told[0]
+
+
+def test_a_new_broker_is_begun_although_the_layout_could_not_be_read_for_a_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The file does not change again, so it would never be read."""
+    monkeypatch.setattr(supervisor, "LOOK_INTERVAL_S", 0.01)
+    folder = folder_in(tmp_path)
+    layout = prepared(folder, 1, format_if_empty=True)
+    several = supervisor.Supervisor(folder, layout, StopSignals(), lambda line: None)
+    several._brokers = {each.node_id: supervisor.Broker(each) for each in layout.nodes}
+    monkeypatch.setattr(several, "_begin", lambda node, _: several._brokers.update({node.node_id: node}))
+    load, refusals = folder.load, [OSError(errno.EMFILE, "Too many open files")] * 3
+
+    def refused() -> Layout:
+        if refusals:
+            raise CommandFailed(f"cluster.json cannot be read: {refusals.pop()}")
+        return load()
+
+    monkeypatch.setattr(folder, "load", refused)
+
+    async def add_one() -> None:
+        with trio.move_on_after(5):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(several._follow_layout, nursery)
+                await trio.sleep(0.05)
+                folder.save(2, layout.cluster_id)
+                while len(several._brokers) < 2:
+                    await trio.sleep(0.01)
+                nursery.cancel_scope.cancel()
+
+    trio.run(add_one)
+    assert sorted(several._brokers) == [5, 6]
+    assert len(caplog.messages) == 1
 
 
 def test_without_a_thread_a_broker_starts_later_and_the_others_go_on(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kafkacompat import memory
@@ -25,3 +27,26 @@ def test_large_containers_are_emptied_one_after_the_other(monkeypatch: pytest.Mo
     assert len(small) == 10
     freeing.free([0] * 11)
     assert time.waiting == [0]
+
+
+def test_large_containers_are_emptied_although_memory_lacks_once() -> None:
+    """What waits behind it would be kept for ever."""
+
+    class Lacking(list[int]):
+        """To delete a slice takes memory."""
+
+        has_lacked = False
+
+        def __delitem__(self, place: Any) -> None:
+            if not self.has_lacked:
+                self.has_lacked = True
+                raise MemoryError
+            super().__delitem__(place)
+
+    time = HandTime()
+    freeing = Freeing(Tasks(time))
+    first, second = Lacking([0] * (memory.FREED_AT_ONCE + 1)), [0] * (memory.FREED_AT_ONCE + 1)
+    freeing.free(first)
+    freeing.free(second)
+    time.advance(60_000)
+    assert (first, second) == ([], [])

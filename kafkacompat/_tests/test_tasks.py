@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -57,6 +58,42 @@ def test_a_task_runs_until_it_waits_and_goes_on_where_the_value_is_given(runner:
     assert task.result() == 3
     assert not list(runner.tasks)
     assert not runner.time.waiting
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_turns_go_on_after_one_that_could_not_be_planned_for_want_of_memory(
+    runner: TaskRunner, at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All tasks of a node take turns, so none would ever go on from a pause."""
+
+    async def pauses(name: str) -> None:
+        await pause()
+        runner.seen.append(name)
+
+    planned = runner.time.call_after
+    left = [at]
+
+    def lacks_memory(*arguments: Any) -> Any:
+        left[0] -= 1
+        if left[0] == -1:
+            raise MemoryError
+        return planned(*arguments)
+
+    monkeypatch.setattr(runner.time, "call_after", lacks_memory)
+    for name in ("first", "second", "third"):
+        with suppress(MemoryError):
+            runner.tasks.start(name, pauses(name))
+            while runner.time.step():
+                pass
+    while True:
+        with suppress(MemoryError):
+            if not runner.time.step():
+                break
+    runner.tasks.start("fourth", pauses("fourth"))
+    while runner.time.step():
+        pass
+    assert runner.seen == ["first", "second", "third", "fourth"]
+    assert not list(runner.tasks)
 
 
 def test_a_value_that_is_there_is_not_waited_for(runner: TaskRunner) -> None:

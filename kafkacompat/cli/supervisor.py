@@ -159,9 +159,9 @@ def resized(folder: BrokersFolder, layout: Layout) -> Layout:
         check_ports(folder, number, had)
         made = folder.save(number, layout.cluster_id)
     except (CommandFailed, ConfigError) as problem:
-        logger.error("the number of brokers stays %d: %s", had, problem)
         made = replace(layout, wanted=0, refusal=str(problem))
         folder.files.save(made)
+        logger.error("the number of brokers stays %d: %s", had, problem)
     return made
 
 
@@ -296,17 +296,20 @@ class Supervisor:
     async def _follow_layout(self, nursery: trio.Nursery) -> None:
         """Start the brokers that are new in cluster.json, and stop those that are no longer there."""
         path = self._folder.files.layout_path
-        seen = _version(path)
+        seen, told = _version(path), ""
         while not self._stopping.is_set():
             await trio.sleep(LOOK_INTERVAL_S)
             if (found := _version(path)) == seen:
                 continue
-            seen = found
             try:
                 self._layout = resized(self._folder, self._folder.load())
             except CommandFailed as failure:
-                logger.error("%s; the brokers go on", failure)
+                # It is read again, because a lack of descriptors or memory passes.
+                if str(failure) != told:
+                    told = str(failure)
+                    logger.error("%s; the brokers go on", failure)
                 continue
+            seen, told = found, ""
             wanted = {each.node_id: each for each in self._layout.nodes}
             for node_id, broker in list(self._brokers.items()):
                 if node_id not in wanted:

@@ -12,12 +12,15 @@ delegation.token.expiry.check.interval.ms, metadata.max.idle.interval.ms.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from kafkacompat.controller.controller_result import ControllerResult
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.settings import ControllerSettings
+from kafkacompat.faults import report
+from kafkacompat.ports import passes
 from kafkacompat.tasks import TURN_COST, Work
 from kafkacompat.wire.messages.no_op_record import NoOpRecord
 
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
     from kafkacompat.tasks import Started
 
     Task = Callable[[MetadataImage, ControllerSettings], Work[ControllerResult[MetadataRecord, bool]]]
+
+logger = logging.getLogger(__name__)
 
 AT_ONCE_MS = 0
 """Delay before the next round if one was not enough: other commands run in between."""
@@ -96,7 +101,14 @@ class PeriodicTaskControlManager:
         wait_ms = interval_ms
         while True:
             await self._own_decisions.tasks.sleep(wait_ms)
-            result = await self._own_decisions.take(lambda: self._carry_out(task))
+            result = None
+            try:
+                result = await self._own_decisions.take(lambda: self._carry_out(task))
+            except Exception as error:  # the next round comes all the same
+                if passes(error):
+                    logger.error("%s failed and is tried again: %r", task.__name__, error)
+                else:
+                    report(task.__name__, error)
             if result is None:
                 wait_ms = after_failure_ms
             else:

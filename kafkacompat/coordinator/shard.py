@@ -270,6 +270,10 @@ class _Asking:
         self.answer = answer
 
 
+class _Left(OperationRefused):
+    """The shard is closed, because what is committed could not be applied."""
+
+
 class Shard:
     __slots__ = (
         "_asking",
@@ -464,6 +468,13 @@ class Shard:
             try:
                 result = next(results)
             except StopIteration:
+                return
+            except Exception as failure:
+                # The rest would have no sessions, and prepared transactions no markers.
+                if passes(failure):
+                    await self._tasks.sleep(RETRY_MAX_MS)
+                if not self._has_left(failure):
+                    raise
                 return
             if result is not None:
                 self._write_unasked(result)
@@ -704,6 +715,9 @@ class Shard:
         """If that fails, the asker gets the failure, as if it had failed at once."""
         try:
             self._finish(result, error, ())
+        except _Left as left:
+            if asker is not None and not asker.done:
+                asker.fail(left)
         except Exception as failure:
             if asker is not None and not asker.done:
                 asker.fail(failure)
@@ -720,6 +734,10 @@ class Shard:
         try:
             told = error if error is ErrorCode.NONE else client_error(error)
             following = self._decided(result.committed, told, now_ms)
+        except Exception as failure:
+            if self._has_left(failure):
+                raise _Left(ErrorCode.NOT_COORDINATOR) from failure
+            raise
         finally:
             self._send(replies)
         if following is None:

@@ -154,8 +154,8 @@ class AutoTopicCreationManager:
         wanted = list(dict.fromkeys(islice(new, room)))
         if not wanted:
             return
-        self._in_flight.update(wanted)
         request = CreateTopicsRequest(topics=[creatable_topic(self._config, name) for name in wanted])
+        self._in_flight.update(wanted)
         self._tasks.start("automatic creation of topics", self._send(request, asker, wanted))
 
     def create_streams_internal_topics(
@@ -171,8 +171,8 @@ class AutoTopicCreationManager:
         )
         wanted = {each.name: each for each in islice(new, max(0, room))}
         if wanted:
-            self._in_flight.update(wanted)
             request = CreateTopicsRequest(topics=list(wanted.values()))
+            self._in_flight.update(wanted)
             sending = self._send(request, asker, list(wanted), error_kept_ms)
             self._tasks.start("creation of the internal topics of a streams group", sending)
 

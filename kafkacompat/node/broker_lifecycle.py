@@ -207,16 +207,22 @@ class BrokerLifecycle:
         if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN and self._waited_long_enough(now_ms):
             self._end()
             return None
-        self.due_ms = None
-        self._in_flight = (
+        request = (
             self._heartbeat(metadata_offset, tells_cordoned) if self._registered else self._registration()
         )
-        return self._in_flight
+        self.due_ms, self._in_flight = None, request
+        return request
 
     def failed(self, now_ms: int) -> None:
         """The request in flight got no answer."""
         if self._take_in_flight() is not None:
             self._try_again(now_ms)
+
+    def broken_off(self, now_ms: int) -> None:
+        """A request could not be made, or its answer not be taken, for example for want of memory. The next one comes all the
+        same."""
+        self._in_flight = None
+        self._try_again(now_ms)
 
     def answered(self, response: Response, now_ms: int) -> None:
         request = self._take_in_flight()

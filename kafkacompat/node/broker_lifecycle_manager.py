@@ -26,7 +26,7 @@ from kafkacompat.node.broker_lifecycle import (
     LifecycleSettings,
 )
 from kafkacompat.node.node_to_controller_channel_manager import UNANSWERED, NodeToControllerChannelManager
-from kafkacompat.ports import Clock
+from kafkacompat.ports import Clock, passes
 from kafkacompat.tasks import Tasks, WakeUp
 from kafkacompat.wire.errors import ErrorCode
 
@@ -164,12 +164,16 @@ class BrokerLifecycleManager:
     async def _send_requests(
         self, channel: NodeToControllerChannelManager, image: Callable[[], MetadataImage]
     ) -> None:
-        """One request after another, each when it is due."""
+        """One request after another, each when it is due. Whatever fails: a broker that stops asking stays fenced for good."""
         life = self._life
         while life.state is not BrokerState.SHUTTING_DOWN:
-            known = image()
-            tells_cordoned = cordoned_directories_supported(metadata_version(known.features))
-            request = life.next_request(self._clock.monotonic_ms(), known.offset, tells_cordoned)
+            request = None
+            try:
+                known = image()
+                tells_cordoned = cordoned_directories_supported(metadata_version(known.features))
+                request = life.next_request(self._clock.monotonic_ms(), known.offset, tells_cordoned)
+            except Exception as error:
+                self._broken_off("making a request to the controller", error)
             if request is None:
                 self._tell()  # a shutdown may have waited long enough
                 due_ms = life.due_ms
@@ -180,18 +184,27 @@ class BrokerLifecycleManager:
                 # Half a session: after a later answer the broker would already be fenced.
                 response = await channel.request(request, self._settings.session_timeout_ms // 2)
             except Exception as error:
-                # Whatever the error is: a broker that stops asking stays fenced for good.
                 if not isinstance(error, UNANSWERED):
                     report(name, error)
                 logger.warning("%s got no answer: %s", name, error)
                 life.failed(self._clock.monotonic_ms())
             else:
-                life.answered(response, self._clock.monotonic_ms())
+                try:
+                    life.answered(response, self._clock.monotonic_ms())
+                except Exception as error:
+                    self._broken_off(f"taking the answer to {name}", error)
                 if life.last_error is not self._said:
                     self._said = life.last_error
                     if self._said:
                         logger.error("the controller answers %s with %s", name, self._said.name)
             self._tell()
+
+    def _broken_off(self, what: str, error: Exception) -> None:
+        if passes(error):
+            logger.error("%s failed and is tried again: %r", what, error)
+        else:
+            report(what, error)
+        self._life.broken_off(self._clock.monotonic_ms())
 
     def _changed(self) -> None:
         """Something else may be due now."""

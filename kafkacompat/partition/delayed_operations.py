@@ -277,6 +277,8 @@ class DelayedOperationPurgatory(Generic[W]):
             if self._timer_at_ms <= at_ms:
                 return
             self._timer.cancel()
+            # If there is no memory for another one, the next request that is parked sets it.
+            self._timer = None
         self._timer_at_ms = at_ms
         self._timer = self._timers.call_at(at_ms, self._expire)
 

@@ -162,8 +162,10 @@ class EventPump:
             return
         if self._timer is not None:
             self._timer.cancel()
-        self._timer_at_ms = wake_ms
+            self._timer, self._timer_at_ms = None, NEVER_MS
+        # Noted afterwards: if there is no memory for the timer, the next step sets it.
         self._timer = self._timers.call_at(wake_ms, self._tick)
+        self._timer_at_ms = wake_ms
 
     def _tick(self) -> None:
         self._timer = None

@@ -994,6 +994,9 @@ class RemoteLogManager:
                 continue
             except RemoteResourceNotFoundException:
                 copies, is_marked = 0, False
+            except Exception as error:
+                _report_unexpected(f"taking over the deletion of the remote log of {partition}", error)
+                continue
             if not copies and not is_marked:
                 self._metadata.on_stop_partitions([partition])
                 return

@@ -283,24 +283,28 @@ class DelayedShareFetch(DelayedOperation):
         held = self._acquirable()
         if not held:
             return False
-        self._note_acquired()
         try:
+            self._note_acquired()
             is_enough = self._is_enough(held)
+            if is_enough:
+                self.fetches.purgatory.remove(self)
+                self._fetch(held)
         except Exception:
             self._give_back(held)  # nobody else would
             raise
         if not is_enough:
             self._give_back(held)
-            return False
-        self.fetches.purgatory.remove(self)
-        self._fetch(held)
-        return True
+        return is_enough
 
     def expire(self) -> None:
         """Answer with what there is."""
         held = self._acquirable()
-        self._note_acquired()
-        self._fetch(held)
+        try:
+            self._note_acquired()
+            self._fetch(held)
+        except Exception:
+            self._give_back(held)
+            raise
 
     def _note_acquired(self) -> None:
         if self._meter is not None:
@@ -320,11 +324,17 @@ class DelayedShareFetch(DelayedOperation):
         held: list[tuple[LedPartition, int]] = []
         for led in self.asked:
             core = led.core
-            if core.maybe_acquire_fetch_lock(self, now_ms):
-                if core.can_acquire_records():
-                    held.append((led, core.next_fetch_offset()))
-                else:
-                    core.release_fetch_lock(self, now_ms)
+            if not core.maybe_acquire_fetch_lock(self, now_ms):
+                continue
+            try:
+                offset = core.next_fetch_offset() if core.can_acquire_records() else None
+            except Exception:
+                self._give_back([*held, (led, 0)])
+                raise
+            if offset is None:
+                core.release_fetch_lock(self, now_ms)
+            else:
+                held.append((led, offset))
         return held
 
     def _give_back(self, held: list[tuple[LedPartition, int]]) -> None:

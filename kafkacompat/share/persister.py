@@ -18,6 +18,7 @@ from kafkacompat.deferred import Deferred
 from kafkacompat.faults import report
 from kafkacompat.ids import NO_LEADER, NO_OFFSET, SHARE_STATE_TOPIC, Uuid
 from kafkacompat.net.failures import ChannelError, RequestTimedOut, UnsupportedByPeer
+from kafkacompat.ports import passes
 from kafkacompat.share.service import (
     ReadState,
     ShareError,
@@ -301,7 +302,11 @@ class DefaultStatePersister:
     def _await_coordinator(self, queue: OperationQueue) -> None:
         """Have the topic created if it does not exist, and look again later."""
         if SHARE_STATE_TOPIC not in self._image().topics:
-            self._topics.request([SHARE_STATE_TOPIC])
+            try:
+                self._topics.request([SHARE_STATE_TOPIC])
+            except Exception as error:  # the next look asks again, and nobody else would begin with the queue
+                if not passes(error):
+                    report(f"asking for {SHARE_STATE_TOPIC}", error)
         for operation in queue.waiting:
             operation.lookups += 1
         lost = [operation for operation in queue.waiting if operation.lookups >= ATTEMPTS_MAX]

@@ -322,8 +322,8 @@ class SharePartitionCache:
             answer = ShareError(ErrorCode.UNKNOWN_SERVER_ERROR)
         try:
             told = led.core.write_completed(pending.token, answer, self._clock.monotonic_ms())
-        except Exception as bug:
-            report(f"completing a change of {led.key}", bug)
+        except Exception as error:
+            self.load_anew(led, "completing a change of", error)
             told = ShareError(ErrorCode.UNKNOWN_SERVER_ERROR)
         led.writes -= 1
         if told.code is not NONE and told.code in OUTLIVED:
@@ -354,12 +354,16 @@ class SharePartitionCache:
 
     async def _bury(self, led: LedPartition, letters: DeadLetters) -> None:
         led.writes += 1
-        await self._dead_letters.enqueue(led.key, led.name, letters, partial(_is_cached, led))
+        try:
+            await self._dead_letters.enqueue(led.key, led.name, letters, partial(_is_cached, led))
+            # The next load of a share-partition that is dropped finds the records and writes their dead letters.
+            pending = led.core.dead_letters_written(letters) if led.is_cached else None
+        except Exception as error:
+            self.load_anew(led, "burying records of", error)
+            return
         led.writes -= 1
-        # The next load of a share-partition that is dropped finds the records and writes their dead letters.
         if not led.is_cached:
             return
-        pending = led.core.dead_letters_written(letters)
         if pending is not None:
             self.write_unasked(led, pending)
         self.changed(led)
@@ -396,7 +400,7 @@ class SharePartitionCache:
                         self.write_unasked(led, pending)
                     self.changed(led)
                 except Exception as error:
-                    report(f"ending locks of {led.key}", error)
+                    self.load_anew(led, "ending locks of", error)
         finally:
             self._is_expiring = False
 
@@ -424,6 +428,12 @@ class SharePartitionCache:
                 self._due = [entry for entry in self._due if entry[2].is_cached]
                 heapq.heapify(self._due)
                 self._stale = 0
+
+    def load_anew(self, led: LedPartition, what: str, error: Exception) -> None:
+        """A change of its core has broken off, perhaps for want of memory. What is in between would stay so: records that nobody
+        holds and nobody gets. So the share-partition is forgotten, and the next fetch loads what is written."""
+        report(f"{what} {led.key}", error)
+        self._lose(led)
 
     def drop_group(self, group_id: str) -> None:
         """The group has no session left. What is being written is awaited, so that a new load finds it."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.deferred import Deferred
-from kafkacompat.faults import for_each, report
+from kafkacompat.faults import for_each
 from kafkacompat.memory import Freeing
 from kafkacompat.partition.fetch_session import FINAL_EPOCH, INITIAL_EPOCH
 from kafkacompat.ports import EMPTY_RECORDS
@@ -647,5 +647,5 @@ class SessionEnds:
                 self._cache.write_unasked(led, outcome)
             self._cache.changed(led)
         except Exception as error:
-            report(f"releasing records of {led.key}", error)
+            self._cache.load_anew(led, "releasing records of", error)
         return looks

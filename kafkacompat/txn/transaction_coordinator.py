@@ -192,6 +192,8 @@ class TransactionCoordinator:
         ]
 
     def _make_machine(self, partition: int, epoch: int, timers: ShardTimers) -> TransactionStateManager:
+        # A shard that is loaded anew sends again what the one before it was sending.
+        self.markers.cancel(partition)
         send = partial(self.markers.send, shard_partition=partition, coordinator_epoch=epoch)
         return TransactionStateManager(
             Environment(

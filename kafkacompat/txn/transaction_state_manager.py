@@ -151,6 +151,8 @@ class TransactionStateManager:
             if is_there and transaction.values.state in PREPARED and transaction.pending_state is None:
                 try:
                     self.send_markers(transaction, now_ms)
+                except MemoryError:
+                    raise  # all of them are loaded anew
                 except Exception as error:
                     report(f"sending the markers of {transaction.transactional_id!r}", error)
                 yield CoordinatorResult((), None)

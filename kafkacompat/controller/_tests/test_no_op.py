@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kafkacompat.controller._tests.clusters import settings
 from kafkacompat.controller._tests.harness import NO_OP_INTERVAL, Harness
+from kafkacompat.controller.broker_heartbeat_manager import BrokerHeartbeatManager
 from kafkacompat.controller.periodic_task_control_manager import AFTER_FAILURE_MS, no_op_interval_ms
 from kafkacompat.ids import NO_LEADER
 from kafkacompat.wire.messages.no_op_record import NoOpRecord
@@ -91,3 +94,22 @@ def test_one_that_a_full_disk_refuses_leaves_the_leadership_also_where_another_v
     pass_time(harness, DEFAULT_MS)
     assert harness.controller.is_active
     assert resigned == []
+
+
+def test_rounds_go_on_after_one_for_which_there_was_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the rounds no preferred leader is elected, and no expired token removed, until the leadership ends."""
+    harness = idle()
+    end = harness.log.log_end_offset
+    seen = BrokerHeartbeatManager.seen
+    lacking = [MemoryError()]
+
+    def lacks(*arguments: Any) -> Any:
+        if lacking:
+            raise lacking.pop()
+        return seen(*arguments)
+
+    monkeypatch.setattr(BrokerHeartbeatManager, "seen", lacks)
+    pass_time(harness, DEFAULT_MS)
+    assert not lacking
+    pass_time(harness, AFTER_FAILURE_MS + DEFAULT_MS)
+    assert harness.log.log_end_offset > end

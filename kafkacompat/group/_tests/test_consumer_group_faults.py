@@ -292,6 +292,27 @@ def test_a_member_that_cannot_leave_for_want_of_memory_goes_when_its_session_end
     assert [each.member_id for each in described(world)[0].members] == ["one"]
 
 
+def test_dead_members_go_although_memory_lacks_when_a_load_sets_their_sessions(
+    world: LeadingCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, dead, other = (Member(world, name, "t") for name in ("one", "dead", "other"))
+    for each in (one, dead, other):
+        each.join()
+    schedule = ShardTimers.schedule
+
+    def lacks(timers: ShardTimers, *rest: Any) -> None:
+        monkeypatch.setattr(ShardTimers, "schedule", schedule)
+        raise MemoryError
+
+    monkeypatch.setattr(world, "_check_timers", lambda before: None)
+    monkeypatch.setattr(ShardTimers, "schedule", lacks)
+    world.restart()
+    for _ in range(12):
+        world.time.advance(5_000)
+        one.beat()
+    assert [each.member_id for each in described(world)[0].members] == ["one"]
+
+
 def test_the_members_of_a_loaded_group_are_taken_up_in_short_steps(world: LeadingCoordinator) -> None:
     for index in range(20):
         Member(world, f"m{index}", "t").join()

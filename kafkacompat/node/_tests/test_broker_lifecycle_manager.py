@@ -16,7 +16,12 @@ from kafkacompat.controller.image import CONTROLLERS, BrokerRegistration, Metada
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.channels import ConnectionLost
 from kafkacompat.node._tests.fakes import HandChannels, Sent
-from kafkacompat.node.broker_lifecycle import BrokerIdentity, BrokerState, LifecycleSettings
+from kafkacompat.node.broker_lifecycle import (
+    BrokerIdentity,
+    BrokerLifecycle,
+    BrokerState,
+    LifecycleSettings,
+)
 from kafkacompat.node.broker_lifecycle_manager import (
     BrokerLifecycleManager,
     DirectoryFailureUntold,
@@ -204,6 +209,38 @@ def test_a_bug_in_a_request_is_reported_and_the_broker_goes_on_asking(faults: Fa
     assert faults.take() == [bug]
     w.time.advance(2_000)
     assert not w.last.answer.done
+
+
+@pytest.mark.parametrize("step", ["next_request", "_heartbeat", "answered", "_after_heartbeat"])
+def test_a_heartbeat_for_which_there_is_no_memory_is_followed_by_the_next(
+    step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that stops asking stays fenced for good."""
+    w = LivingBroker()
+    w.run()
+    lacking: list[str] = []
+    former = getattr(BrokerLifecycle, step)
+
+    def lacks_once(*arguments: Any) -> Any:
+        if not lacking:
+            lacking.append(step)
+            raise MemoryError
+        return former(*arguments)
+
+    monkeypatch.setattr(BrokerLifecycle, step, lacks_once)
+    for _ in range(3):
+        w.time.advance(2_000)
+        if not w.last.answer.done:
+            w.answer(BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False))
+    count = len(w.channels.sent)
+    w.time.advance(2_000)
+    assert lacking
+    assert len(w.channels.sent) > count
+    stopped = w.lifecycle.shut_down()
+    for _ in range(2):
+        if not w.last.answer.done:
+            w.answer(BrokerHeartbeatResponse(should_shut_down=True))
+    assert stopped.done
 
 
 def test_a_failed_directory_is_told_at_once_or_the_broker_stops() -> None:

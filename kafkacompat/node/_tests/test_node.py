@@ -13,6 +13,7 @@ from kafkacompat.config import ServerConfig, defaults_without_file
 from kafkacompat.controller.image import MetadataImage, TopicImage
 from kafkacompat.deferred import Deferred
 from kafkacompat.net.failures import ConnectionLost
+from kafkacompat.node import auto_topic_creation_manager
 from kafkacompat.node.auto_topic_creation_manager import (
     CREATED_WITHIN_MS,
     AutoTopicCreationManager,
@@ -212,6 +213,28 @@ def test_a_topic_whose_creation_has_no_answer_is_asked_for_again(
     assert failures == [("a", ErrorCode.REQUEST_TIMED_OUT, str(problem))]
     topics.request(["a"])
     assert len(answers) == 2
+
+
+def test_a_topic_for_whose_creation_there_was_no_memory_is_created_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Any] = []
+
+    def create(request: Any, asker: Any) -> Deferred[Any]:
+        asked.append(request)
+        return Deferred()
+
+    topics = AutoTopicCreationManager(config(), create, lambda *_: None, Tasks(HandTime()), HandTime())
+
+    def lacks_memory(*_: object) -> Any:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(auto_topic_creation_manager, "creatable_topic", lacks_memory)
+        with pytest.raises(MemoryError):
+            topics.request(["a"])
+    topics.request(["a"])
+    assert len(asked) == 1
 
 
 @pytest.mark.parametrize("end", ["known", "made by another", "refused", "unanswered", "late"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 from weakref import WeakSet
@@ -294,3 +295,25 @@ def test_what_moves_while_it_is_looked_at_is_looked_at_by_all_however_little_the
     while time.step():
         pass
     assert seen == [1] * 8
+
+
+@pytest.mark.parametrize("at", [0, 1], ids=["the first", "an earlier one"])
+def test_parked_requests_end_although_a_timer_could_not_be_set_for_want_of_memory(
+    at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    time = HandTime()
+    waits, _ = parked(time)
+    delays_ms = (30, 20, 40)
+    asked = [Asked() for _ in delays_ms]
+    for index, (each, delay_ms) in enumerate(zip(asked, delays_ms, strict=True)):
+        with monkeypatch.context() as patched:
+            if index == at:
+                patched.setattr(time, "call_at", lacks_memory)
+            with suppress(MemoryError):
+                waits.park(each, [KEY], delay_ms)
+    time.advance(50)
+    assert [outcome(each) for each in asked] == ["here"] * 3
+
+
+def lacks_memory(*_: object) -> Any:
+    raise MemoryError

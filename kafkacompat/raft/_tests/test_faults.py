@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -274,6 +275,35 @@ def test_an_exception_of_a_call_from_outside_of_a_step_halts_the_node() -> None:
     pump.guarded(lambda: failures.append(AssertionError("called after the halt")))
     assert [type(each) for each in failures] == [MemoryError]
     assert pump.is_closed
+
+
+def test_the_quorum_ticks_although_a_timer_could_not_be_set_for_want_of_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A voter that does not tick calls no election for good."""
+    world, failures, ticks = QuorumTime(), [], []
+    pump = EventPump(world, world, lambda effects: None, failures.append)
+
+    def step(event: object, now_ms: int) -> list[Any]:
+        ticks.append(now_ms)
+        core.wake_ms = now_ms + 100
+        return []
+
+    core: Any = SimpleNamespace(wake_ms=world.monotonic_ms() + 1_000, step=step)
+    pump.boot(core, [], lambda: None)
+    core.wake_ms = world.monotonic_ms() + 100
+    with monkeypatch.context() as patched:
+        patched.setattr(world, "call_at", lacks_memory)
+        with contextlib.suppress(MemoryError):
+            pump.run()
+    pump.run()
+    world.advance(1_000)
+    assert failures == []
+    assert len(ticks) == 10
+
+
+def lacks_memory(*_: object) -> Any:
+    raise MemoryError
 
 
 def test_a_batch_that_does_not_fit_halts_the_node_instead_of_being_skipped(

@@ -690,6 +690,24 @@ def test_a_follower_deletes_the_copies_of_a_deleted_topic_that_its_leader_leaves
     assert tier.metadata.roles == ["leader", "stopped"]
 
 
+def test_copies_that_could_not_be_listed_for_want_of_memory_are_deleted_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tier = tiered()
+    tier.manager.gone(tier.core, is_deleted=True, was_leader=False)
+    with monkeypatch.context() as patched:
+        patched.setattr(type(tier.metadata), "list_remote_log_segments", lacks_memory)
+        tier.pass_on(TAKEN_OVER_AFTER_MS)
+    for _ in range(3):
+        tier.pass_on(TAKEN_OVER_AFTER_MS)
+    assert not tier.storage.segments
+    assert tier.metadata.roles == ["leader", "stopped"]
+
+
+def lacks_memory(*_: object) -> Any:
+    raise MemoryError
+
+
 def test_a_follower_leaves_the_copies_of_a_deleted_topic_to_its_leader() -> None:
     tier = tiered()
     tier.manager.gone(tier.core, is_deleted=True, was_leader=False)

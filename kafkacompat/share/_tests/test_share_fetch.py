@@ -36,8 +36,10 @@ from kafkacompat.share.delayed_share_fetch import (
     WORK_US,
     DelayedShareFetch,
 )
+from kafkacompat.share.in_flight import InFlightBatch, InFlightRecords
 from kafkacompat.share.service import ShareError
-from kafkacompat.share.share_partition_cache import LedPartition, SharePartitionCache
+from kafkacompat.share.share_partition import SharePartition
+from kafkacompat.share.share_partition_cache import GroupFetchMeter, LedPartition, SharePartitionCache
 from kafkacompat.share.share_partition_manager import RELEASED_AT_ONCE
 from kafkacompat.share.transitions import StateBatches
 from kafkacompat.wire.errors import ErrorCode
@@ -560,6 +562,93 @@ def test_an_acknowledgement_that_breaks_off_leaves_no_record_behind(monkeypatch:
         with pytest.raises(MemoryError):
             world.acknowledged("a", 1, {0: [(0, 1, ACCEPT)]})
     assert taken(world.fetched("b", partitions=[0])) == {0: [(0, 1, 1)]}
+
+
+def lacks_memory_once(monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> None:
+    """The next call finds no memory."""
+    former = getattr(owner, name)
+
+    def lacks(*_: object, **__: object) -> Any:
+        monkeypatch.setattr(owner, name, former)
+        raise MemoryError
+
+    monkeypatch.setattr(owner, name, lacks)
+
+
+@pytest.mark.parametrize("step", ["can_acquire_records", "next_fetch_offset", "acquired", "_divided"])
+@pytest.mark.parametrize("waits", [False, True], ids=["at once", "later"])
+def test_a_fetch_for_which_there_is_no_memory_keeps_no_lock(
+    step: str, waits: bool, monkeypatch: pytest.MonkeyPatch, faults: Faults
+) -> None:
+    """Otherwise nobody would get a record of the share-partitions until this node leads them no more."""
+    world = ShareLeader()
+    world.produce("t", 0)
+    world.produce("t", 1)
+    world.fetched("b", partitions=[0, 1])
+    world.acknowledged("b", 1, {0: [(0, 0, ACCEPT)], 1: [(0, 0, ACCEPT)]})
+    owners = {"acquired": GroupFetchMeter, "_divided": DelayedShareFetch}
+    if waits:
+        world.parked("a", partitions=[0, 1])
+    lacks_memory_once(monkeypatch, owners.get(step, SharePartition), step)
+    with suppress(MemoryError):
+        world.produce("t", 0)
+        world.produce("t", 1)
+        if not waits:
+            world.request_fetch("a", partitions=[0, 1], max_wait_ms=0)
+    faults.take()
+    world.disconnect("a")
+    assert set(taken(world.fetched("b", 2, partitions=[0, 1]))) == {0, 1}
+
+
+@pytest.mark.parametrize(
+    "step",
+    [(SharePartition, "expire_locks"), (InFlightRecords, "became_acquirable")],
+    ids=["before it", "amid it"],
+)
+def test_locks_whose_end_lacks_memory_end_all_the_same(
+    step: tuple[type, str], monkeypatch: pytest.MonkeyPatch, faults: Faults
+) -> None:
+    world = filled(batches=2)
+    world.fetched("a", partitions=[0])
+    world.fetched("b", partitions=[0], max_wait_ms=0)
+    lacks_memory_once(monkeypatch, *step)
+    world.time.advance(30_000)
+    assert [type(each) for each in faults.take()] == [MemoryError]
+    world.time.advance(60_000)
+    assert offsets_sent(rows(world.fetched("b", 1))[0]) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.NONE, ErrorCode.COORDINATOR_NOT_AVAILABLE], ids=["taken", "refused"]
+)
+def test_a_write_whose_end_lacks_memory_leaves_no_record_behind(
+    code: ErrorCode, monkeypatch: pytest.MonkeyPatch, faults: Faults
+) -> None:
+    world = filled(batches=2)
+    world.fetched("a", partitions=[0])
+    world.persister.is_held = True
+    world.request_acknowledge("a", 1, {0: [(0, 1, RELEASE)]})
+    lacks_memory_once(monkeypatch, InFlightBatch, "index_of")
+    world.persister.is_held = False
+    world.persister.write_error = ShareError(code)
+    world.persister.answer_all()
+    world.persister.write_error = ShareError()
+    assert [type(each) for each in faults.take()] == [MemoryError]
+    world.time.advance(60_000)
+    assert offsets_sent(rows(world.fetched("b", partitions=[0]))[0]) == [0, 1]
+
+
+def test_a_release_that_lacks_memory_leaves_no_record_behind(
+    monkeypatch: pytest.MonkeyPatch, faults: Faults
+) -> None:
+    world = filled(batches=2)
+    world.fetched("a", partitions=[0])
+    world.fetched("b", partitions=[0], max_wait_ms=0)
+    lacks_memory_once(monkeypatch, StateBatches, "add")
+    world.disconnect("a")
+    assert [type(each) for each in faults.take()] == [MemoryError]
+    world.time.advance(60_000)
+    assert offsets_sent(rows(world.fetched("b", 1))[0]) == [0, 1]
 
 
 def test_a_fetch_that_nobody_waits_for_acquires_nothing() -> None:

@@ -4,6 +4,7 @@ share-partition's writes in order."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -389,6 +390,28 @@ def test_the_state_topic_is_created_at_its_first_use() -> None:
     world.remote.answer()  # as soon as the image has it
     assert answer.result() == ShareError()
     assert world.persister._backing_off == {}
+
+
+def test_a_state_topic_that_cannot_be_asked_for_now_is_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Otherwise nothing of the share-partition would ever be read or written here."""
+    world = PersisterNode()
+    world.publish(deleted=[SHARE_STATE_TOPIC])
+    with monkeypatch.context() as patched:
+        patched.setattr(world.auto_create, "request", lacks_memory)
+        with suppress(MemoryError):
+            world.asks()
+    world.time.advance(3_000)
+    later = world.asks()
+    assert SHARE_STATE_TOPIC in world.auto_create.asked
+    world.lead(FOLLOWER)
+    world.remote.answer()
+    assert later.result() == ShareError()
+
+
+def lacks_memory(*_: object) -> None:
+    raise MemoryError
 
 
 def test_a_coordinator_that_is_not_found_is_an_error_in_the_end() -> None:

@@ -10,14 +10,17 @@ from typing import Any
 import pytest
 
 from kafkacompat._tests.doubles import HandTime
+from kafkacompat.coordinator import inter_broker_sender
 from kafkacompat.coordinator.inter_broker_sender import RESUMED_COST, InterBrokerSender, NodeLost
 from kafkacompat.coordinator.shard import Shard
 from kafkacompat.coordinator.shards import STRETCH
-from kafkacompat.ids import TRANSACTION_TOPIC, TopicPartition
+from kafkacompat.ids import NO_LEADER, TRANSACTION_TOPIC, TopicPartition
+from kafkacompat.partition._tests.kit import partition_image, topic_image
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.tasks import TURN_COST, Tasks
 from kafkacompat.txn import transaction_coordinator
 from kafkacompat.txn._tests.test_transactions import T0, T1, Channel, TransactionNode
+from kafkacompat.txn.transaction_marker_channel_manager import TransactionMarkerChannelManager
 from kafkacompat.txn.transaction_state_manager import TransactionStateManager
 from kafkacompat.wire.errors import ErrorCode as E
 
@@ -234,6 +237,28 @@ def test_a_request_that_cannot_be_made_is_answered_and_the_next_one_is_sent(faul
     assert [type(error) for error in faults.take()] == [ValueError]
 
 
+def test_a_node_is_asked_again_after_memory_lacked_while_its_answer_was_passed_on(
+    monkeypatch: pytest.MonkeyPatch, faults: Any
+) -> None:
+    """Markers of all transactions wait for this queue."""
+    channel = Channel()
+    sender = sender_over(channel)
+    first, *others = [sender.ask(2, Item(name)) for name in ("first", "second", "third", "fourth")]
+    channel.asked[0][1].resolve(None)
+
+    def lacks_memory(cost: int) -> Any:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(inter_broker_sender, "pause", lacks_memory)
+        channel.asked[1][1].resolve(None)
+    assert [type(error) for error in faults.take()] == [MemoryError]
+    assert [each.has_failed for each in (first, *others)] == [False, False, True, True]
+    later = sender.ask(2, Item("later"))
+    channel.asked[2][1].resolve("found")
+    assert later.result() == "found"
+
+
 def test_what_is_withdrawn_while_it_waits_is_not_sent() -> None:
     channel = Channel()
     sender = sender_over(channel)
@@ -279,3 +304,48 @@ def test_an_end_that_fails_to_be_written_is_written_again(
     world.time.advance(1_000)
     assert world.state() == "CompleteCommit"
     assert [type(error) for error in faults.take()] == [MemoryError]
+
+
+@pytest.mark.parametrize("times", [1, 2], ids=["at its end", "and after the load"])
+def test_a_transaction_whose_markers_find_no_memory_to_begin_with_ends_all_the_same(
+    times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its outcome is in the log, and the producer could never begin another one."""
+    send = TransactionMarkerChannelManager.send
+    lacking: list[Exception] = []
+
+    def lacks(*arguments: Any, **named: Any) -> None:
+        if lacking:
+            raise lacking.pop()
+        send(*arguments, **named)
+
+    monkeypatch.setattr(TransactionMarkerChannelManager, "send", lacks)
+    world = TransactionNode()
+    world.begin(T0)
+    lacking += [MemoryError()] * times
+    assert world.end(0).result().error_code == E.NOT_COORDINATOR
+    world.time.advance(10_000)
+    assert world.state() == "CompleteCommit"
+    assert world.markers(T0) == [(10, 1)]
+    assert world.add(1, T0).result() is E.NONE
+    assert world.end(1).result().error_code == E.NONE
+    world.time.advance(10_000)
+    assert world.markers(T0) == [(10, 1), (10, 2)]
+    assert world.coordinator.markers.ends_to_write_again == 0
+
+
+def test_what_a_shard_was_sending_ends_with_it_when_its_partition_is_loaded_anew() -> None:
+    """The next shard sends it again. Both would write the end, and one of them that of the next transaction."""
+    world = TransactionNode()
+    world.begin(TopicPartition("u", 0))
+    u = topic_image("u", {0: partition_image(leader=NO_LEADER)})
+    world.publish(u)
+    world.end(0)
+    (shard,) = world.coordinator._shards
+    world.coordinator._shards._replace(shard)
+    world.time.advance(0)
+    world.publish(topic_image("u", 1))
+    world.time.advance(60_000)
+    assert world.state() == "CompleteCommit"
+    assert world.markers(TopicPartition("u", 0)) == [(10, 1)]
+    assert world.coordinator.markers.ends_to_write_again == 0
