@@ -89,13 +89,14 @@ class InterBrokerSender(Generic[Item, Answer]):
             waiting.clear()
 
     async def _send(self, node_id: int) -> None:
-        """One request after another, while something waits for the node. If that breaks off, for example for want of memory, all
-        that waits is lost: whatever is asked later would wait behind it for ever."""
+        """One request after another, while something waits for the node. If that fails, for example for want of memory, all that
+        waits is lost: whatever is asked later would wait behind it for ever."""
         try:
             await self._send_all(node_id)
-        finally:
+        except Exception:
             for waiting in (self._in_flight.pop(node_id, {}), self._queues.pop(node_id, {})):
                 _fail(waiting, NodeLost(f"the requests to node {node_id} were broken off"))
+            raise
 
     async def _send_all(self, node_id: int) -> None:
         while asked := self._queues[node_id]:
@@ -111,6 +112,7 @@ class InterBrokerSender(Generic[Item, Answer]):
                     await pause(RESUMED_COST)
                 if item in asked:  # the node has not stopped
                     outcome.pass_to(asked.pop(item))
+        del self._queues[node_id], self._in_flight[node_id]
 
     def _request(self, node_id: int, items: list[Item]) -> Deferred[Any]:
         channel = self._channel(node_id)
