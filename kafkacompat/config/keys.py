@@ -50,8 +50,11 @@ _VOTER = re.compile(r"[0-9]{1,10}@(?:\[[0-9A-Fa-f:.%]+\]|[^:@\s\[\]]+):[0-9]{1,5
 _HOST_PORT = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^:@\s\[\]]+):[0-9]{1,5}")
 _THROTTLED = re.compile(r"\*|\d+:\d+")
 _DURATION = re.compile(
-    r"by_duration:(?i:P(?=\d|T\d)(?:\d+D)?(?:T(?=\d)(?:\d+H)?(?:\d+M)?(?:\d+(?:[.,]\d{0,9})?S)?)?)"
+    r"by_duration:(?i:P(?=\d|T\d)(?:(\d{1,19})D)?(?:T(?=\d)(?:(\d{1,19})H)?(?:(\d{1,19})M)?(?:(\d{1,19})(?:[.,]\d{0,9})?S)?)?)",
+    re.ASCII,
 )
+_SECONDS = (86_400, 3_600, 60, 1)
+"""Of the units of a duration."""
 
 
 def _in_range(low: float, high: float | None, low_text: str, high_text: str | None) -> Validator:
@@ -86,8 +89,13 @@ def _one_of(names: tuple[str, ...], ignore_case: bool) -> Validator:
 
 
 def _reset_strategy(setting: str, value: ConfigValue) -> None:
-    if isinstance(value, str) and (value in ("latest", "earliest") or _DURATION.fullmatch(value)):
+    if value in ("latest", "earliest"):
         return
+    found = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    if found is not None:
+        parts = zip(found.groups("0"), _SECONDS, strict=True)
+        if sum(int(number) * seconds for number, seconds in parts) < 1 << 63:
+            return
     text = f"Invalid value `{value}` for configuration {setting}. The value must be either 'earliest', 'latest' or of the format "
     raise ConfigError(setting, value, text + "'by_duration:<PnDTnHnMn.nS>'.")
 

@@ -76,7 +76,8 @@ class AddressRates:
             return 0
         rate = self._rate(address, now_ms)
         rate.record(1, now_ms)
-        throttle_ms = min(rate.throttle_ms(bound, now_ms), self._window_ms)
+        # Of a quota below 1 the whole number is 0, which lets in nobody.
+        throttle_ms = min(rate.throttle_ms(bound, now_ms), self._window_ms) if bound else self._window_ms
         if throttle_ms:
             rate.record(-1, now_ms)
         return throttle_ms

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kafkacompat.records import compression as codecs
 from kafkacompat.records.batch import HEADER_SIZE, BatchHeader
-from kafkacompat.records.record import Record, RecordMalformed
+from kafkacompat.records.record import Record, RecordMalformed, as_long
 from kafkacompat.records.scan import find, walk_records
 
 if TYPE_CHECKING:
@@ -93,7 +93,8 @@ def find_by_time(
             max(least_offset - base_offset, 0),
         )
         if found is not None:
-            return header.max_timestamp_ms if is_stamped else base_ms + found[0], base_offset + found[1]
+            found_ms = header.max_timestamp_ms if is_stamped else as_long(base_ms + found[0])
+            return found_ms, base_offset + found[1]
         left -= count
         yield count
     if position != len(body):

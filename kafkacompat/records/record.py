@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 RECORD_BYTES_MIN = 7
 """Its length, attributes, timestamp, offset, the lengths of key and value, and the number of headers."""
 
+TIMESTAMP_MAX = 2**63 - 1
+
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
@@ -26,6 +28,11 @@ class Record(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Headers = ()
+
+
+def as_long(number: int) -> int:
+    """As Java's arithmetic has it. Base and delta of a stored timestamp may be any numbers, so that their sum may need 65 bits."""
+    return (number + 2**63) % 2**64 - 2**63
 
 
 def append_varint(out: bytearray, value: int) -> None:

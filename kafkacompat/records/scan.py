@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 from kafkacompat.compiled import require_switched_on
 from kafkacompat.records.limits import RecordLimitExceeded
-from kafkacompat.records.record import Headers, Record, RecordMalformed, append_varint, read_varint
+from kafkacompat.records.record import (
+    Headers,
+    Record,
+    RecordMalformed,
+    append_varint,
+    as_long,
+    read_varint,
+)
 
 if TYPE_CHECKING:
     from kafkacompat.ports import Buffer
@@ -433,7 +440,7 @@ def shifted_head(body: bytes | bytearray, start: int, end: int, by_ms: int) -> t
         at += 1
     delta, rest = read_varint(body, at + 2, 64)
     inside = bytearray(body[at + 1 : at + 2])
-    append_varint(inside, delta - by_ms)
+    append_varint(inside, as_long(delta - by_ms))
     moved = bytearray()
     append_varint(moved, len(inside) + end - rest)
     moved += inside

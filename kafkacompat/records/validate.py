@@ -50,7 +50,13 @@ from kafkacompat.records.batch import (
 )
 from kafkacompat.records.crc import crc32c
 from kafkacompat.records.limits import UNLIMITED, BatchLimits, RecordLimitExceeded
-from kafkacompat.records.record import RECORD_BYTES_MIN, RecordMalformed, read_varint
+from kafkacompat.records.record import (
+    RECORD_BYTES_MIN,
+    TIMESTAMP_MAX,
+    RecordMalformed,
+    as_long,
+    read_varint,
+)
 from kafkacompat.records.scan import (
     ALL_AT_ONCE,
     ANY_OFFSET,
@@ -643,9 +649,14 @@ def is_suspicious(
         return False
     since_ms = now_ms - header.base_timestamp_ms
     return (
-        facts.greatest_timestamp_delta - since_ms > config.message_timestamp_after_max_ms
+        header.base_timestamp_ms + facts.greatest_timestamp_delta > _latest_ms(config, now_ms)
         or since_ms - facts.least_timestamp_delta > config.message_timestamp_before_max_ms
     )
+
+
+def _latest_ms(config: LogConfig, now_ms: int) -> int:
+    """The latest timestamp that the topic takes. A batch cannot tell a later one than the last."""
+    return min(now_ms + config.message_timestamp_after_max_ms, TIMESTAMP_MAX)
 
 
 def _may_have_too_large_records(header: BatchHeader, body: bytes | bytearray, config: LogConfig) -> bool:
@@ -676,7 +687,7 @@ def _refuse_records(
     errors: list[tuple[int, str | None]] = []
     bad_timestamp = lacks_key = False
     earliest = now_ms - config.message_timestamp_before_max_ms
-    latest = now_ms + config.message_timestamp_after_max_ms
+    latest = _latest_ms(config, now_ms)
     index = -1
     for rows, _ in scan_whole(body, header.record_count, STEP_ROWS):
         for timestamp_delta, key_end in zip(column(rows, TIMESTAMP), column(rows, KEY_END), strict=True):
@@ -753,10 +764,12 @@ async def _re_encoded(
             ErrorCode.MESSAGE_TOO_LARGE,
             f"a batch that {codecs.CODEC_NAMES[target]} makes larger than max.message.bytes, {config.max_message_bytes}",
         ) from None
-    base_timestamp_ms = header.base_timestamp_ms + by_ms
-    greatest = header.base_timestamp_ms + facts.greatest_timestamp_delta
+    # Where the records' own timestamps do not count, nothing has checked them.
+    base_timestamp_ms = as_long(header.base_timestamp_ms + by_ms)
+    stamps_append_time = append_time_ms is not None
+    max_timestamp_ms = _max_timestamp_ms(header, facts, append_time_ms or 0, stamps_append_time)
     attributes = header.attributes & ~(CODEC_MASK | LOG_APPEND_TIME_BIT) & 0x7FFF | target
-    if append_time_ms is not None:
+    if stamps_append_time:
         attributes |= LOG_APPEND_TIME_BIT
     seal_it = partial(
         seal,
@@ -766,7 +779,7 @@ async def _re_encoded(
         attributes=attributes,
         last_offset_delta=header.last_offset_delta,
         base_timestamp_ms=base_timestamp_ms,
-        max_timestamp_ms=greatest if append_time_ms is None else append_time_ms,
+        max_timestamp_ms=max_timestamp_ms,
         producer_id=header.producer_id,
         producer_epoch=header.producer_epoch,
         base_sequence=header.base_sequence,

@@ -32,7 +32,7 @@ from kafkacompat.records.batch import (
 )
 from kafkacompat.records.control import ControlType, parse_control_key
 from kafkacompat.records.legacy import iterate_legacy
-from kafkacompat.records.record import encode_records
+from kafkacompat.records.record import TIMESTAMP_MAX, as_long, encode_records
 from kafkacompat.records.scan import Columns, shifted
 
 if TYPE_CHECKING:
@@ -109,19 +109,28 @@ def check_count(header: BatchHeader) -> None:
         )
 
 
+def latest_of(base_ms: int, deltas: Sequence[int]) -> int:
+    """The latest of some timestamps. A client may have written any base and deltas, and sums that overflow count as in Kafka."""
+    latest_ms = base_ms + max(deltas)
+    if latest_ms > TIMESTAMP_MAX or base_ms + min(deltas) < -TIMESTAMP_MAX:
+        return max([as_long(base_ms + delta) for delta in deltas])
+    return latest_ms
+
+
 class BatchFilter:
     """Filters the batches of one cleaning. If a batch cannot be opened, it raises BatchCorrupt, RecordMalformed,
     DecompressionFailed or TooLargeHere."""
 
     __slots__ = (
         "_bytes_most",
-        "_delete_retention_ms",
+        "_horizon_ms",
         "_keeps_deletes",
         "_kept_offsets",
         "_last_records",
         "_map",
         "_now_ms",
         "_round_end",
+        "_sets_horizons",
         "_transactions",
         "retain_legacy_deletes",
     )
@@ -140,7 +149,9 @@ class BatchFilter:
         bytes_most: int = codecs.UNPACKED_BYTES_MAX,
     ) -> None:
         """`round_end_offset`: the batch that ends there is kept, without records if necessary. `keeps_deletes`: no tombstone
-        or marker is dropped, and none gets a delete horizon. `bytes_most` bounds what a batch may expand to."""
+        or marker is dropped, and none gets a delete horizon. `bytes_most` bounds what a batch may expand to.
+
+        A horizon beyond the end of time is not set either, so what would get it stays for ever, as in Kafka."""
         self._keeps_deletes = keeps_deletes
         self._bytes_most = bytes_most
         self._map = offset_map
@@ -149,7 +160,8 @@ class BatchFilter:
         self._last_records = last_records
         self._round_end = round_end_offset
         self._now_ms = now_ms
-        self._delete_retention_ms = delete_retention_ms
+        self._horizon_ms = now_ms + delete_retention_ms
+        self._sets_horizons = not keeps_deletes and self._horizon_ms <= TIMESTAMP_MAX
         self.retain_legacy_deletes = True
         """Whether tombstones of the old message formats are still kept. They have no horizon."""
 
@@ -185,7 +197,7 @@ class BatchFilter:
         if not kept:
             return self._emptied(header)
         has_tombstone = any(keep[at] for at in columns.null_values())
-        new_horizon = has_tombstone and header.delete_horizon_ms < 0 and not self._keeps_deletes
+        new_horizon = has_tombstone and header.delete_horizon_ms < 0 and self._sets_horizons
         if kept == len(keep) and not new_horizon:
             return Kept(batch, header.last_offset, header.max_timestamp_ms)
         return self._rebuilt(header, batch, columns, keep, new_horizon)
@@ -222,7 +234,7 @@ class BatchFilter:
             return Kept(batch, header.last_offset, header.max_timestamp_ms)
         if 0 <= horizon_ms <= self._now_ms:
             return self._emptied(header)
-        if horizon_ms >= 0:
+        if horizon_ms >= 0 or not self._sets_horizons:
             return Kept(batch, header.last_offset, header.max_timestamp_ms)
         return self._rebuilt(header, batch, Columns(body, header.record_count), repeat(True), True)
 
@@ -270,13 +282,12 @@ class BatchFilter:
         if header.is_log_append_time:
             max_timestamp_ms = header.max_timestamp_ms
         else:
-            max_timestamp_ms = base_ms + max(compress(columns.timestamp_deltas(), keep))
+            max_timestamp_ms = latest_of(base_ms, list(compress(columns.timestamp_deltas(), keep)))
         records = list(compress(columns.records(), keep))
         attributes = header.attributes & 0x7FFF
         if new_horizon:
-            horizon_ms = self._now_ms + self._delete_retention_ms
-            records = [shifted(record, horizon_ms - base_ms) for record in records]
-            base_ms = horizon_ms
+            records = [shifted(record, self._horizon_ms - base_ms) for record in records]
+            base_ms = self._horizon_ms
             attributes |= DELETE_HORIZON_BIT
         codec = attributes & CODEC_MASK
         data = assemble(
@@ -319,8 +330,8 @@ class BatchFilter:
         base_ms = records[0].timestamp_ms
         max_timestamp_ms = max(record.timestamp_ms for record in records)
         attributes = header.attributes & (CODEC_MASK | LOG_APPEND_TIME_BIT)
-        if any(record.value is None for record in records) and not self._keeps_deletes:
-            base_ms = self._now_ms + self._delete_retention_ms
+        if any(record.value is None for record in records) and self._sets_horizons:
+            base_ms = self._horizon_ms
             attributes |= DELETE_HORIZON_BIT
         body = encode_records(records, base_ms)
         codec = attributes & CODEC_MASK

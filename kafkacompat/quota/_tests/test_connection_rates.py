@@ -58,6 +58,17 @@ def test_an_address_over_its_rate_is_held_and_not_counted() -> None:
     assert [rates.record("b", 0) for _ in range(50)][-1] == 0
 
 
+def test_an_address_with_a_rate_of_zero_is_held_for_a_window_and_never_counted() -> None:
+    """A quota may be as small as 0.000001, of which the whole number is 0. Kafka lets none in either."""
+    quota = ClientQuotaRecord(key="connection_creation_rate", value=1e-6)
+    bounds = connection_creation_rates({(((IP, None),), "connection_creation_rate"): quota})
+    assert bounds == {None: 0}
+    rates = address_rates(default=bounds[None], b=1)
+    assert [rates.record("a", now_ms) for now_ms in (0, 0, 500, 60_000)] == [1000] * 4
+    rates.take({"a": 1}, UNLIMITED)
+    assert [rates.record("a", 60_000) for _ in range(10)] == [0] * 10
+
+
 def test_the_default_is_for_each_other_address() -> None:
     rates = address_rates(default=1, a=2)
     for address, free in (("a", 20), ("b", 10), ("c", 10)):

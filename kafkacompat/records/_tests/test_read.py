@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 
 from kafkacompat.records import compression
@@ -17,7 +19,7 @@ from kafkacompat.records._tests.bombs import (
 from kafkacompat.records.batch import HEADER_SIZE, build_batch, parse_header
 from kafkacompat.records.control import build_end_transaction_marker
 from kafkacompat.records.read import FIRST_RECORD_BYTES, HEADERS_SHOWN, find_by_time, first_record, records_of
-from kafkacompat.records.record import Record, RecordMalformed, append_varint
+from kafkacompat.records.record import Record, RecordMalformed, append_varint, encode_records
 
 CODECS = [*range(len(compression.CODEC_NAMES))]
 MARKER = build_end_transaction_marker(
@@ -148,6 +150,15 @@ def test_a_batch_with_append_time_has_it_for_every_record() -> None:
     assert found_in(batch, NOW_MS, 103)[0] == (NOW_MS + 50, 103)
     assert found_in(batch, NOW_MS + 51)[0] is None
     assert found_in(batch, NOW_MS, 105)[0] is None
+
+
+def test_a_found_timestamp_whose_sum_overflows_is_told_in_64_bits() -> None:
+    """One partition must not spoil the answer for others."""
+    late = 2**63 - 1
+    body = encode_records([Record(0, late + 5, None, b"v")], late)
+    batch = batch_of_body(bytes(body), compression.NONE, 1)
+    struct.pack_into(">qq", batch, 27, late, NOW_MS)
+    assert found_in(batch, NOW_MS)[0] == (4 - 2**63, 0)
 
 
 def test_a_search_by_time_notices_malformed_records() -> None:

@@ -232,6 +232,40 @@ def test_timestamps_too_far_ahead_or_behind_are_named() -> None:
     validate(build_batch(ahead), message_timestamp_type="LogAppendTime")
 
 
+@pytest.mark.parametrize("target", ["producer", "gzip"])
+@pytest.mark.parametrize("delta", [1, 2**62, 2**63 - 1])
+def test_a_timestamp_beyond_64_bits_is_refused_however_late_ones_are_taken(delta: int, target: str) -> None:
+    late = 2**63 - 1
+    for codec in (0, 3):
+        config = {"message_timestamp_after_max_ms": late, "compression_type": target}
+        body = encode_records([Record(0, late, None, b"a"), Record(1, late + delta, None, b"b")], late)
+        batch = with_body(body, 2, codec)
+        struct.pack_into(">qq", batch, 27, late, late)
+        renew_crc(batch)
+        caught = refusal(batch, **config)
+        assert caught.code == ErrorCode.INVALID_TIMESTAMP
+        assert [index for index, _ in caught.record_errors] == [1]
+        sound = build_batch([Record(0, late, None, b"a")], compression=codec)
+        assert validate(sound, **config).max_timestamp_ms == late
+
+
+@pytest.mark.parametrize("kind", ["CreateTime", "LogAppendTime"])
+def test_timestamps_that_do_not_count_may_be_beyond_64_bits(kind: str) -> None:
+    """As in Kafka, where the sums overflow: with append time, and where the producer gave the type LogAppendTime itself."""
+    body = encode_records([Record(0, 9, None, b"a"), Record(1, 2**62, None, b"b")], 0)
+    batch = with_body(body, 2)
+    attributes = 8 if kind == "CreateTime" else 0
+    struct.pack_into(">hiqq", batch, 21, attributes, 1, 2**63 - 1, NOW_MS)
+    renew_crc(batch)
+    for target in ("producer", "gzip"):
+        checked = validate(bytes(batch), message_timestamp_type=kind, compression_type=target)
+        assert checked.max_timestamp_ms == NOW_MS
+        header = parse_header(checked.buffer)
+        assert has_valid_crc(checked.buffer, header)
+        assert header.is_log_append_time is (kind == "LogAppendTime")
+        assert [one.value for _, one in records_of(checked.buffer, header)] == [b"a", b"b"]
+
+
 def test_a_lying_max_timestamp_is_put_right() -> None:
     batch = build_batch(records())
     struct.pack_into(">q", batch, 35, NOW_MS + 10 * HOUR_MS)

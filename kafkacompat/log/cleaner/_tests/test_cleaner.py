@@ -55,9 +55,17 @@ from kafkacompat.log.segment_indexes import TXN_INDEX_SUFFIX
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.ports import FileSlice, HalfDone, SyncFailed
 from kafkacompat.records._tests.test_batch import legacy_message
-from kafkacompat.records.batch import DELETE_HORIZON_BIT, build_batch, iterate_batches
+from kafkacompat.records.batch import (
+    DELETE_HORIZON_BIT,
+    HEADER_SIZE,
+    assemble,
+    build_batch,
+    iterate_batches,
+    trusted_batch,
+)
 from kafkacompat.records.read import records_of
-from kafkacompat.records.record import Record
+from kafkacompat.records.record import Record, as_long, encode_records
+from kafkacompat.records.scan import Columns
 
 FILLER = b"x" * 700
 """After two of these, the next batch rolls the segment."""
@@ -438,6 +446,72 @@ def test_markers_outlive_their_data_by_the_horizon_and_aborted_data_goes_at_once
     clean(disk, log, horizon)
     assert markers() == []
     assert last_values(log)[b"a"] == b"kept"
+
+
+@pytest.mark.parametrize("retention_ms", [2**63 - 1, 2**63 - NOW_MS])
+def test_tombstones_and_markers_stay_for_ever_with_a_horizon_beyond_the_end_of_time(
+    retention_ms: int,
+) -> None:
+    """As in Kafka, where the sum overflows: nothing gets a horizon, and what has one goes after it."""
+    disk = MemoryDisk()
+    log = new_log(disk)
+    append(log, [(b"gone", None)])
+    fill(log, 3)
+    clean(disk, log, NOW_MS)
+    log.config = dataclasses.replace(COMPACT, delete_retention_ms=retention_ms)
+    append(log, [(b"a", b"1"), (b"b", b"1")])
+    append(log, [(b"a", None), (b"b", b"2")])
+    append(log, [(b"b", b"old")], producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
+    log.append_as_leader(marker(1, committed=True), 0, NOW_MS)
+    append(log, [(b"b", b"new")])
+    assert len(list(log.expire_producers(NOW_MS + 10**9, 1))) == 1
+    for turn in range(3):
+        fill(log, 3)
+        assert clean(disk, log, NOW_MS + turn * 10**6) >= 1
+    values = last_values(log)
+    assert (values[b"a"], values[b"b"]) == (None, b"new")
+    assert b"gone" not in values
+    assert [header.record_count for header, _ in batches(log) if header.is_control] == [1]
+    assert all(header.delete_horizon_ms < 0 for header, _ in batches(log))
+
+
+@pytest.mark.parametrize("base_ms", [2**63 - 1, -(2**63)])
+def test_timestamps_whose_sums_overflow_are_cleaned_and_count_as_in_kafka(base_ms: int) -> None:
+    """A client writes them under the timestamp type LogAppendTime, where only the batch's largest timestamp is checked."""
+    disk = MemoryDisk()
+    log = new_log(disk)
+    step = 1 if base_ms > 0 else -1
+    sent = [
+        Record(0, base_ms, b"a", b"1"),
+        Record(1, base_ms + step, b"b", b"1"),
+        Record(2, base_ms + 9 * step, b"c", None),
+    ]
+    batch = assemble(
+        encode_records(sent, base_ms),
+        base_offset=0,
+        leader_epoch=-1,
+        attributes=0,
+        last_offset_delta=2,
+        base_timestamp_ms=base_ms,
+        max_timestamp_ms=NOW_MS,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        record_count=3,
+    )
+    log.append_as_leader(trusted_batch(batch), 0, NOW_MS)
+    append(log, [(b"a", b"2")])
+    fill(log, 3)
+    cleaner = cleaner_of(disk, log)
+    assert clean(disk, log, cleaner=cleaner) == 1
+    assert not cleaner.uncleanable
+    (header, kept) = batches(log)[0]
+    body = Columns(kept[HEADER_SIZE:], header.record_count)
+    assert header.delete_horizon_ms == NOW_MS + COMPACT.delete_retention_ms
+    as_in_java = [as_long(header.base_timestamp_ms + delta) for delta in body.timestamp_deltas()]
+    assert as_in_java == [as_long(base_ms + step), as_long(base_ms + 9 * step)]
+    assert header.max_timestamp_ms == max(as_in_java)
+    assert {key: last_values(log)[key] for key in (b"a", b"b", b"c")} == {b"a": b"2", b"b": b"1", b"c": None}
 
 
 def test_tombstones_and_markers_of_a_tiered_log_stay_and_get_no_horizon() -> None:
@@ -865,6 +939,17 @@ def test_messages_of_the_old_formats_become_batches(magic: int) -> None:
     clean(disk, log, horizon_ms)
     assert not {b"d", b"e"} & last_values(log).keys()
     assert last_values(log)[b"b"] == b"wrapped"
+
+
+def test_old_tombstones_get_no_horizon_beyond_the_end_of_time() -> None:
+    disk = MemoryDisk()
+    log = old_log(disk, legacy_message(1, 0, b"c", b"1"), legacy_message(1, 1, b"d", None))
+    log.config = dataclasses.replace(COMPACT, delete_retention_ms=2**63 - 1)
+    log.roll(log.log_end_offset, NOW_MS)
+    append(log, [(b"x", b"x")])
+    assert clean(disk, log) == 1
+    assert last_values(log)[b"d"] is None
+    assert all(header.delete_horizon_ms < 0 for header, _ in batches(log))
 
 
 @pytest.mark.parametrize("magic", [0, 1])
