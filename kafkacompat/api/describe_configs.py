@@ -7,12 +7,13 @@ dynamic settings. KIP-133, KIP-226 (synonyms), KIP-569 (types and documentation)
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api import loggers
 from kafkacompat.api.broker_configs import told_text
 from kafkacompat.api.handler import Handler, Slices
-from kafkacompat.api.named_rights import names_unknown_config_types
+from kafkacompat.api.named_rights import refuses_to_describe
 from kafkacompat.api.topics import is_legal_topic_name
 from kafkacompat.config.keys import ConfigError, ConfigType, parse_typed
 from kafkacompat.controller.configuration_control_manager import topic_name_flaw
@@ -46,6 +47,7 @@ CLIENT_METRICS = (
 """Name, default, type and documentation of each setting."""
 
 
+OF_NODES = (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)
 REFUSED_A_STEP = 2_000
 """Resources per step."""
 
@@ -60,7 +62,7 @@ class _Refused(Exception):
 def handle(
     node: AnyNode, context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse | Work[DescribeConfigsResponse]:
-    if names_unknown_config_types(request):
+    if refuses_to_describe(request):
         return _refused(request, ErrorCode.INVALID_REQUEST)  # the whole request is refused
     return DescribeConfigsResponse(results=[_describe(node, one, request) for one in request.resources])
 
@@ -79,6 +81,15 @@ def _describe(
     wanted = {entry.name for entry in entries}.intersection(keys or ())
     result.configs = [entry for entry in entries if not keys or entry.name in wanted]
     return result
+
+
+def _identity(resource: DescribeConfigsResource) -> object:
+    """A number can be written in very many ways, and each answer for a broker takes fifty kilobytes."""
+    name: str | int = resource.resource_name
+    if resource.resource_type in OF_NODES:
+        with suppress(ValueError):
+            name = parse_int(resource.resource_name)
+    return resource.resource_type, name
 
 
 def _of_both(one: DescribeConfigsResource, other: DescribeConfigsResource) -> DescribeConfigsResource:
@@ -218,8 +229,8 @@ HANDLER = Handler(
         "resources",
         "results",
         5,
-        lambda one: (one.resource_type, one.resource_name),
+        _identity,
         of_both=_of_both,
-        at_once=names_unknown_config_types,
+        at_once=refuses_to_describe,
     ),
 )

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 DESCRIBED_A_STEP = 500
 """Topics, partitions and producers per step. One takes one to three microseconds."""
+REPEATED_A_STEP = 50_000
+"""Partitions per step that were named before. One takes less than a tenth of a microsecond."""
 OPENED_LIKE_PRODUCERS = 50
 """The cost of a partition whose log this request opens."""
 
@@ -33,16 +35,21 @@ OPENED_LIKE_PRODUCERS = 50
 def handle(
     node: Node, context: RequestContext, request: DescribeProducersRequest
 ) -> Work[DescribeProducersResponse]:
-    """A topic that the request names twice with the same partitions is answered once."""
-    pace = Pace(DESCRIBED_A_STEP)
-    topics: dict[tuple[str, tuple[int, ...]], TopicResponse] = {}
+    """A partition that the request names twice is answered once: each may have many thousands of producers."""
+    pace, repeats = Pace(DESCRIBED_A_STEP), Pace(REPEATED_A_STEP)
+    topics: dict[str, TopicResponse] = {}
+    known: dict[str, set[int]] = {}
     for topic in request.topics:
-        key = topic.name, tuple(topic.partition_indexes)
-        if key not in topics:
-            told = topics[key] = TopicResponse(name=topic.name)
-            for index in dict.fromkeys(topic.partition_indexes):
-                described = yield from _describe(node, TopicPartition(topic.name, index), pace)
-                told.partitions.append(described)
+        told = topics.setdefault(topic.name, TopicResponse(name=topic.name))
+        of_topic = known.setdefault(topic.name, set())
+        for index in topic.partition_indexes:
+            if index in of_topic:
+                if repeats.is_over():
+                    yield TURN_COST
+                continue
+            of_topic.add(index)
+            described = yield from _describe(node, TopicPartition(topic.name, index), pace)
+            told.partitions.append(described)
         if pace.is_over():
             yield TURN_COST
     return DescribeProducersResponse(topics=list(topics.values()))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkacompat.api.access import ASKED_A_STEP, RightToTopics, access_of, group_operations
 from kafkacompat.api.handler import Slices
+from kafkacompat.api.long_requests import is_cut
 from kafkacompat.security.acl import AclOperation
 from kafkacompat.tasks import TURN_COST, Pace, Work, in_turns
 from kafkacompat.wire.errors import ErrorCode
@@ -18,8 +19,16 @@ if TYPE_CHECKING:
     from kafkacompat.api.request_context import RequestContext
     from kafkacompat.deferred import Deferred
 
-SLICES = Slices("group_ids", "groups", 20, lambda _: object())
-"""Kafka answers a group as often as it is named."""
+GROUPS_TOGETHER = 20
+SLICES = Slices(
+    "group_ids",
+    "groups",
+    GROUPS_TOGETHER,
+    str,
+    at_once=lambda request: not is_cut(request.group_ids, GROUPS_TOGETHER),
+)
+"""Kafka answers a group as often as it is named. Here so does a request of one slice. In a longer one a name of a few bytes
+would cost as much memory as all members of its group, half a million times."""
 
 
 def as_sender_sees(

@@ -44,6 +44,9 @@ AFTER_CORRELATION_ID = 8
 NO_TAGS = b"\0"
 CLIENT_ID_KEPT_MAX = 256
 """Bytes up to the end of a client id that is remembered."""
+SOFTWARE_KEPT_MAX = 1_000
+"""Characters of the name and of the version of a client's software. It may tell 64 KiB before it has logged in, which would stay
+for as long as its connection. Subscriptions to client metrics match no more."""
 ELEMENTS_MAX = 500_000
 """The default of request.max.elements."""
 _NONE = ErrorCode.NONE
@@ -300,7 +303,7 @@ class ApiDispatcher:
             answer = stand_in_for_failure(route, context, request)
             context.again = None
         if context.client_software is not None:  # in ApiVersions
-            connection.tell_software(" ".join(context.client_software))
+            connection.tell_software(" ".join([each[:SOFTWARE_KEPT_MAX] for each in context.client_software]))
         reply = self._reply(route, context, request, answer)
         if context.again is not None and body is not None and reply is not None:
             assert route.repeats is not None

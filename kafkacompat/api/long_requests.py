@@ -403,10 +403,16 @@ def is_cut(elements: list[Any], step: int) -> bool:
 async def _in_slices(route: Route, slices: Slices, node: Any, context: RequestContext, request: Any) -> Any:
     """Return the response. Its elements are already encoded if they are structs."""
     elements = getattr(request, slices.request_field)
-    if elements is not None and len(elements) > NAMED_A_STEP:
+    is_merged = elements is not None and len(elements) > NAMED_A_STEP
+    if is_merged:
         elements = await in_turns(_each_once(slices, elements))
         setattr(request, slices.request_field, elements)
-    if elements is None or (slices.at_once and slices.at_once(request)) or not is_cut(elements, slices.step):
+    is_whole = elements is None or (slices.at_once is not None and slices.at_once(request))
+    if not is_whole and not is_merged:
+        # `is_long` has not looked at a request that was decoded in steps.
+        elements = at_once(_each_once(slices, elements))
+        setattr(request, slices.request_field, elements)
+    if is_whole or not is_cut(elements, slices.step):
         return route.function(node, context, request)
     function: HandlerFunction = route.function
     part = copy(request)

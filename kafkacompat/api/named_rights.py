@@ -375,8 +375,22 @@ def has_flawed_configs(resource: Any, pace: Pace) -> Work[bool]:
     return has_null or len(names) < len(resource.configs)
 
 
-def names_unknown_config_types(request: Any) -> bool:
-    return any(each.resource_type not in DESCRIBED_TYPES for each in request.resources)
+UNMADE_TYPES = frozenset({ConfigResourceType.GROUP, ConfigResourceType.CLIENT_METRICS})
+"""Of resources that need not exist to be described."""
+UNMADE_DESCRIBED_MAX = 10_000
+"""Of these in one request. Each takes three kilobytes of the answer, and a few bytes of the request."""
+
+
+def refuses_to_describe(request: Any) -> bool:
+    """Whether the whole request for settings is refused: with a type that nobody knows, or too many resources that need not
+    exist."""
+    resources = request.resources
+    if any(each.resource_type not in DESCRIBED_TYPES for each in resources):
+        return True
+    return (
+        len(resources) > UNMADE_DESCRIBED_MAX
+        and sum([each.resource_type in UNMADE_TYPES for each in resources]) > UNMADE_DESCRIBED_MAX
+    )
 
 
 TOPICS = "topics", "topics"
@@ -434,7 +448,7 @@ DESCRIBE_CONFIGS = NamedRights(
     "resources",
     "results",
     to_configs(AclOperation.DESCRIBE_CONFIGS, AclOperation.DESCRIBE_CONFIGS),
-    unless=names_unknown_config_types,
+    unless=refuses_to_describe,
 )
 ALTER_CONFIGS = NamedRights(
     "resources",

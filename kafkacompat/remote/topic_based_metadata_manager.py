@@ -8,7 +8,9 @@ counts as recorded when it was read back, so that whoever asks next knows it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kafkacompat.config import ConfigError
@@ -20,8 +22,15 @@ from kafkacompat.ids import NO_LEADER, TopicPartition, parse_int
 from kafkacompat.net.failures import ChannelError
 from kafkacompat.partition.service import OffsetLookup
 from kafkacompat.ports import FileSlice, LogRefused, passes
-from kafkacompat.records.batch import HEADER_SIZE, BatchCorrupt, build_batch, has_valid_crc, iterate_batches
-from kafkacompat.records.compression import unpack
+from kafkacompat.records.batch import (
+    HEADER_SIZE,
+    BatchCorrupt,
+    BatchHeader,
+    build_batch,
+    has_valid_crc,
+    iterate_batches,
+)
+from kafkacompat.records.compression import UNPACKED_BYTES_MAX, DecompressedTooLarge, unpack
 from kafkacompat.records.record import Record
 from kafkacompat.records.scan import walk_records
 from kafkacompat.remote.metadata import (
@@ -39,7 +48,7 @@ from kafkacompat.remote.ports import (
     RetriableRemoteStorageException,
 )
 from kafkacompat.remote.records import encode_record, metadata_partition
-from kafkacompat.tasks import WakeUp, pause, pieces
+from kafkacompat.tasks import Limit, WakeUp, pause
 from kafkacompat.wire.errors import ErrorCode, code_of
 from kafkacompat.wire.messages.create_topics_request import (
     CreatableTopic,
@@ -76,7 +85,8 @@ LOOK_MS = 100
 """How often this node looks into the partitions of the topic that it leads itself."""
 READ_BYTES = 1 << 20
 """In one read of one partition. A larger batch is read whole."""
-UNPACKED_BYTES_MAX = 16 << 20
+FLAWS_TOLD = 5
+"""Records of one batch that are passed over with a line in the log for each."""
 RETRY_MIN_MS, RETRY_MAX_MS = 100, 5_000
 RECORD_COST = 30
 RECORDS_AT_ONCE = 100
@@ -198,6 +208,8 @@ class TopicBasedRemoteLogMetadataManager:
         self._clock = clock
         self._tasks = tasks
         self._workers = workers
+        self._one_at_a_time = Limit(1)
+        """Whose batch is open. Its records may take much memory."""
         self._follower = MetadataFollower(settings.partition_count)
         self._readers: dict[int, Started] = {}
         """By leader: who reads from it."""
@@ -499,23 +511,52 @@ class TopicBasedRemoteLogMetadataManager:
                 raise BatchCorrupt(
                     f"the batch at offset {header.base_offset} of partition {index} is damaged"
                 )
-            found: list[Read] = []
-            if not header.is_control:
-                body = unpack(header.codec, batch[HEADER_SIZE:], UNPACKED_BYTES_MAX)
-                found = [
-                    Read(header.base_offset + each.offset_delta, each.value)
-                    for each in walk_records(body, header.record_count, header.base_timestamp_ms, 0)
-                ]
-            # A batch of another writer may have thousands.
-            for piece in pieces(found, RECORDS_AT_ONCE) or [found]:
-                is_last = not found or piece[-1] is found[-1]
-                end = header.last_offset + 1 if is_last else piece[-1].offset + 1
-                for flaw in self._follower.take(index, offset, piece, end):
-                    logger.warning("a record of %s is passed over: %s", REMOTE_LOG_METADATA_TOPIC, flaw)
-                offset = end
-                await pause(RECORD_COST * max(1, len(piece)))
+            offset = await self._take_batch(index, offset, batch, header)
             has_read = True
         return has_read
+
+    async def _take_batch(self, index: int, offset: int, batch: memoryview, header: BatchHeader) -> int:
+        """The offset after the batch. Brokers write batches of one record. One of another writer may have millions, or expand
+        to a thousand times its size."""
+        end = header.last_offset + 1
+        async with self._one_at_a_time:
+            records: Iterator[Record] = iter(())
+            if not header.is_control:
+                try:
+                    body = await self._body_of(batch, header)
+                except DecompressedTooLarge as error:
+                    logger.error(
+                        "the batch at offset %d of %s-%d is passed over: %s",
+                        header.base_offset, REMOTE_LOG_METADATA_TOPIC, index, error,
+                    )  # fmt: skip
+                else:
+                    records = walk_records(body, header.record_count, header.base_timestamp_ms, 0)
+            flaw_count = 0
+            while offset < end:
+                piece = [
+                    Read(header.base_offset + each.offset_delta, each.value)
+                    for each in islice(records, RECORDS_AT_ONCE)
+                ]
+                is_last = len(piece) < RECORDS_AT_ONCE
+                after = end if is_last else piece[-1].offset + 1
+                flaws = self._follower.take(index, offset, piece, after)
+                for flaw in flaws[: max(0, FLAWS_TOLD - flaw_count)]:
+                    logger.warning("a record of %s is passed over: %s", REMOTE_LOG_METADATA_TOPIC, flaw)
+                flaw_count += len(flaws)
+                offset = max(offset, after)
+                await pause(RECORD_COST * max(1, len(piece)))
+            if flaw_count > FLAWS_TOLD:
+                logger.warning(
+                    "%d more records of the same batch of %s-%d are passed over",
+                    flaw_count - FLAWS_TOLD, REMOTE_LOG_METADATA_TOPIC, index,
+                )  # fmt: skip
+        return end
+
+    async def _body_of(self, batch: memoryview, header: BatchHeader) -> bytes | bytearray:
+        opening = partial(unpack, header.codec, batch[HEADER_SIZE:], UNPACKED_BYTES_MAX)
+        if self._workers is None or (not header.codec and header.size <= READ_BYTES):
+            return opening()
+        return await self._workers.submit(opening)
 
     async def _bytes_of(self, records: Buffer | FileSlice) -> Buffer:
         if not isinstance(records, FileSlice):

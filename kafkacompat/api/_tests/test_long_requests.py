@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import re
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,6 +26,7 @@ from kafkacompat.api.delete_records import DELETED_A_STEP
 from kafkacompat.api.list_offsets import COUNTED_A_STEP, LOOKED_UP_A_STEP
 from kafkacompat.api.long_requests import PART_BYTES, RequestTasks, encoded_in_steps, given
 from kafkacompat.api.metadata import DESCRIBED_A_STEP
+from kafkacompat.api.named_rights import UNMADE_DESCRIBED_MAX, refuses_to_describe
 from kafkacompat.api.registry import BROKER_APIS
 from kafkacompat.api.request_context import RequestContext
 from kafkacompat.api.route import Route
@@ -42,6 +45,8 @@ from kafkacompat.wire.messages.add_partitions_to_txn_request import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from kafkacompat.wire.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
+from kafkacompat.wire.messages.consumer_group_describe_response import ConsumerGroupDescribeResponse
 from kafkacompat.wire.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from kafkacompat.wire.messages.create_topics_response import (
     CreatableTopicConfigs,
@@ -62,6 +67,14 @@ from kafkacompat.wire.messages.describe_configs_response import (
     DescribeConfigsResult,
 )
 from kafkacompat.wire.messages.describe_producers_request import DescribeProducersRequest, TopicRequest
+from kafkacompat.wire.messages.describe_share_group_offsets_request import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+)
+from kafkacompat.wire.messages.describe_share_group_offsets_response import (
+    DescribeShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsResponseGroup,
+)
 from kafkacompat.wire.messages.envelope_request import EnvelopeRequest
 from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from kafkacompat.wire.messages.list_offsets_request import (
@@ -86,6 +99,10 @@ from kafkacompat.wire.messages.offset_for_leader_epoch_request import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from kafkacompat.wire.messages.share_group_describe_request import ShareGroupDescribeRequest
+from kafkacompat.wire.messages.share_group_describe_response import ShareGroupDescribeResponse
+from kafkacompat.wire.messages.streams_group_describe_request import StreamsGroupDescribeRequest
+from kafkacompat.wire.messages.streams_group_describe_response import StreamsGroupDescribeResponse
 
 
 def stepping_api(*topics: Any, elements_max: int = 100_000, of: Api | None = None) -> Api:
@@ -671,6 +688,16 @@ def test_producers_of_a_topic_named_twice_with_other_partitions_are_told_for_eac
     assert [one.partition_index for topic in response.topics for one in topic.partitions] == [0, 1]
 
 
+def test_producers_of_a_partition_named_with_ever_other_ones_are_told_once() -> None:
+    api = stepping_api(topic_image("t", 2))
+    asked = DescribeProducersRequest(
+        topics=[TopicRequest(name="t", partition_indexes=[0, index]) for index in range(1, 300)]
+    )
+    response, _ = in_steps(api, asked, 0)
+    told = [one.partition_index for topic in response.topics for one in topic.partitions]
+    assert told == list(range(300))
+
+
 def fetch_of_many(api: Api) -> FetchRequest:
     partitions = [FetchPartition(partition=index, partition_max_bytes=1) for index in range(5_000)]
     topics = [FetchTopic(topic="t", topic_id=api.node.image.topics["t"].id, partitions=partitions)]
@@ -703,3 +730,118 @@ def test_the_map_of_the_code_names_the_requests_that_wait_at_will_and_those_that
     dropped = {name for name, each in handlers.items() if each.ends_with_connection or each.needs_connection}
     assert told(" may wait as long as the client allows") == waits
     assert told(" are dropped, because nothing but an answer comes of them") == dropped
+
+
+@pytest.mark.parametrize("count", [4_000, long_requests.NAMED_A_STEP, long_requests.NAMED_A_STEP + 1])
+def test_a_resource_is_described_once_however_often_a_request_names_it(count: int) -> None:
+    """Also where decoding takes several steps, and where so few are named that they are compared in one."""
+    api = stepping_api(topic_image("t"))
+    resources = [DescribeConfigsResource(resource_type=2, resource_name="t")] * count
+    response, _ = in_steps(api, DescribeConfigsRequest(resources=resources), 4)
+    assert len(response.results) == 1
+
+
+def test_a_broker_whose_number_is_written_in_many_ways_is_described_once() -> None:
+    api = stepping_api(topic_image("t"))
+    names = ["1", *["+" + "0" * zeros + "1" for zeros in range(50)], "\u0661", "2", "x"]
+    resources = [DescribeConfigsResource(resource_type=4, resource_name=name) for name in names]
+    response = api.call(DescribeConfigsRequest(resources=resources), 4)
+    assert [each.error_code for each in response.results] == [
+        ErrorCode.NONE,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_REQUEST,
+    ]
+
+
+@pytest.mark.parametrize(("kind", "over"), [(32, 0), (32, 1), (16, 1)])
+def test_more_groups_and_subscriptions_than_an_answer_may_describe_are_refused(kind: int, over: int) -> None:
+    """They need not exist, so a request can name any number, and each answer is hundreds of times as long as its name."""
+    asked = DescribeConfigsRequest(
+        resources=[
+            DescribeConfigsResource(resource_type=kind, resource_name=f"g{index}")
+            for index in range(UNMADE_DESCRIBED_MAX + over)
+        ]
+    )
+    assert refuses_to_describe(asked) is bool(over)
+    if over:
+        api = stepping_api(topic_image("t"))
+        response, _ = in_steps(api, asked, 4)
+        assert {each.error_code for each in response.results} == {ErrorCode.INVALID_REQUEST}
+        assert not any(each.configs for each in response.results)
+
+
+class DescribedGroups:
+    """Describes whatever it is asked for, and counts."""
+
+    def __init__(self, response: type) -> None:
+        self.share = self.streams = self
+        self.count = 0
+        self._response = response
+
+    def consumer_group_describe(self, request: Any, context: Any) -> Deferred[Any]:
+        return self.describe(request, context)
+
+    def describe(self, request: Any, context: Any) -> Deferred[Any]:
+        described = vars(import_module(self._response.__module__))["DescribedGroup"]
+        self.count += len(request.group_ids)
+        return Deferred.of(self._response(groups=[described(group_id=each) for each in request.group_ids]))
+
+
+@pytest.mark.parametrize(
+    ("asked", "response"),
+    [
+        (ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse),
+        (ShareGroupDescribeRequest, ShareGroupDescribeResponse),
+        (StreamsGroupDescribeRequest, StreamsGroupDescribeResponse),
+    ],
+)
+def test_a_group_named_thousands_of_times_is_described_once_and_named_a_few_times_as_often(
+    asked: Any, response: type
+) -> None:
+    """Its name takes two bytes, and each answer has all of its members."""
+    api = stepping_api(topic_image("t"))
+    levels = {"group.version": 1, "share.version": 1, "streams.version": 1}
+    api.publish(replace(api.node.image, features=levels))
+    groups = DescribedGroups(response)
+    api.node.groups = groups  # type: ignore[assignment]
+    version = asked.MAX_VERSION
+    told = api.call(asked(group_ids=["g", "h", "g"]), version)
+    assert [each.group_id for each in told.groups] == ["g", "h", "g"]
+    for count in (100, 4_000, 2 * long_requests.NAMED_A_STEP):
+        before = groups.count
+        reply = api.send(asked(group_ids=["g", "h"] * (count // 2)), version)
+        if isinstance(reply, Pending):
+            while not reply.reply.done:
+                api.world.time.fire_next()
+            reply = api.decoded(reply.reply.result(), asked.API_KEY, version)
+        assert [each.group_id for each in reply.groups] == ["g", "h"]
+        assert groups.count - before == 2
+
+
+def test_all_offsets_of_a_share_group_named_thousands_of_times_are_told_once() -> None:
+    api = stepping_api(topic_image("t"))
+    api.publish(replace(api.node.image, features={"share.version": 1}))
+    count = 0
+
+    class ShareOffsets:
+        def describe(self, request: Any, context: Any) -> Deferred[Any]:
+            nonlocal count
+            count += 1
+            groups = [
+                DescribeShareGroupOffsetsResponseGroup(group_id=each.group_id) for each in request.groups
+            ]
+            return Deferred.of(DescribeShareGroupOffsetsResponse(groups=groups))
+
+    api.node.groups = SimpleNamespace(share_offsets=ShareOffsets())  # type: ignore[assignment]
+    every = DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=None)
+    told = api.call(DescribeShareGroupOffsetsRequest(groups=[every, every]), 1)
+    assert [each.group_id for each in told.groups] == ["g", "g"]
+    for more in (100, 4_000, 2 * long_requests.NAMED_A_STEP):
+        before = count
+        reply = api.send(DescribeShareGroupOffsetsRequest(groups=[every] * more), 1)
+        if isinstance(reply, Pending):
+            while not reply.reply.done:
+                api.world.time.fire_next()
+            reply = api.decoded(reply.reply.result(), DescribeShareGroupOffsetsRequest.API_KEY, 1)
+        assert [each.group_id for each in reply.groups] == ["g"]
+        assert count - before == 1

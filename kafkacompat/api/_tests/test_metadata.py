@@ -348,6 +348,13 @@ def test_bad_software_names_are_refused_with_an_empty_list(name: str, software: 
     assert (response.error_code, response.api_keys) == (ErrorCode.INVALID_REQUEST, [])
 
 
+def test_a_connection_keeps_the_beginning_of_what_its_client_says_of_its_software() -> None:
+    """A client says it before it has logged in."""
+    api = Api()
+    assert not api_versions(api, 3, "n" * 32_000, "1" * 32_000).error_code
+    assert api.connection.client_software == f"{'n' * 1_000} {'1' * 1_000}"
+
+
 def test_software_is_remembered_by_connection() -> None:
     api = Api()
     api_versions(api, 3)

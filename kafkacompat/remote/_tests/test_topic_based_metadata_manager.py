@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +23,8 @@ from kafkacompat.partition._tests.kit import (
 )
 from kafkacompat.records.batch import BatchCorrupt, build_batch
 from kafkacompat.records.record import Record
+from kafkacompat.records.scan import walk_records
+from kafkacompat.remote import topic_based_metadata_manager
 from kafkacompat.remote._tests.test_metadata_follower import ONE, TWO, finished, segment
 from kafkacompat.remote.metadata import (
     RemoteLogSegmentState,
@@ -37,6 +40,7 @@ from kafkacompat.remote.ports import (
 )
 from kafkacompat.remote.records import encode_record, metadata_partition
 from kafkacompat.remote.topic_based_metadata_manager import (
+    FLAWS_TOLD,
     LOOK_MS,
     RECORDS_AT_ONCE,
     REMOTE_LOG_METADATA_TOPIC,
@@ -52,6 +56,7 @@ from kafkacompat.wire.messages.list_offsets_request import ListOffsetsRequest
 from kafkacompat.wire.messages.produce_request import ProduceRequest
 
 OTHER = NODE_ID + 1
+GZIP = 1
 SETTINGS = MetadataTopicSettings(partition_count=2, consume_wait_ms=10_000)
 
 
@@ -421,6 +426,58 @@ def test_a_batch_of_many_records_is_read_in_pieces() -> None:
         node.pass_time()
     assert len(node.manager.list_remote_log_segments(ONE)) == 200
     node.finish(node.manager.add_remote_log_segment_metadata(segment(ONE, 201)))
+
+
+def append_of_another_writer(node: Node, values: list[bytes | None]) -> None:
+    """One compressed batch, as a client may write it."""
+    batch = build_batch([Record(at, 1, None, value) for at, value in enumerate(values)], compression=GZIP)
+    name = TopicPartition(REMOTE_LOG_METADATA_TOPIC, metadata_partition(ONE, 2))
+    assert node.led.manager.append(name, batch, -1, 13, False).error is ErrorCode.NONE
+    node.led.settle()
+
+
+def test_a_batch_that_expands_to_many_records_takes_no_turn_of_the_loop_for_itself(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A batch of some kilobytes, which a client may write, has millions of records."""
+    node = Node()
+    append_of_another_writer(node, [None] * 50 * RECORDS_AT_ONCE)
+    count = 0
+
+    def counted(*asked: Any) -> Iterator[Record]:
+        nonlocal count
+        for each in walk_records(*asked):
+            count += 1
+            yield each
+
+    monkeypatch.setattr(topic_based_metadata_manager, "walk_records", counted)
+    node.manager.start()
+    node.manager.on_partition_leadership_changes([ONE], [TWO])
+    most = 0
+    for _ in range(200):
+        before = count
+        if node.time.pending():
+            node.time.fire_next()
+        node.led.workers.run()
+        most = max(most, count - before)
+    assert node.manager.is_ready(ONE)
+    assert count >= 50 * RECORDS_AT_ONCE
+    assert most <= 5 * RECORDS_AT_ONCE
+    told = [each for each in caplog.messages if "passed over" in each]
+    assert len(told) == FLAWS_TOLD + 1
+    assert told[-1].startswith(f"{50 * RECORDS_AT_ONCE - FLAWS_TOLD} more records")
+
+
+def test_a_batch_that_expands_beyond_the_bound_does_not_end_the_reading_of_its_partition(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(topic_based_metadata_manager, "UNPACKED_BYTES_MAX", 10_000)
+    node = Node()
+    append_of_another_writer(node, [bytes(200)] * 100)
+    node.start()
+    node.finish(node.manager.add_remote_log_segment_metadata(segment(ONE, 0)), 20_000)
+    assert node.manager.list_remote_log_segments(ONE) == [segment(ONE, 0)]
+    assert any("is passed over" in each for each in caplog.messages)
 
 
 def elsewhere() -> TopicIdPartition:
