@@ -22,6 +22,7 @@ from kafkacompat.tasks import (
     at_once,
     in_turns,
     pause,
+    sorted_in_steps,
 )
 
 
@@ -479,3 +480,22 @@ def test_whoever_is_cancelled_before_its_turn_leaves_the_place_to_the_next(
         pass
     assert runner.seen == [0, 2]
     assert tasks[2].done
+
+
+@pytest.mark.parametrize("count", [0, 1, 2_000, 2_001, 10_000])
+def test_a_long_list_is_sorted_in_steps(count: int) -> None:
+    compared = 0
+
+    class Item(int):
+        def __lt__(self, other: Any) -> bool:
+            nonlocal compared
+            compared += 1
+            return int.__lt__(self, other)
+
+    items = [Item(7_919 * each % 10_007) for each in range(count)]
+    assert at_once(sorted_in_steps(items)) == sorted(int(each) for each in items)
+    before, most = compared, 0
+    for _ in sorted_in_steps(items):
+        most, before = max(most, compared - before), compared
+    assert max(most, compared - before) <= 30_000
+    assert most or count <= 2_000

@@ -19,6 +19,7 @@ from kafkacompat.config.keys import listener_base
 from kafkacompat.controller.configuration_control_manager import (
     ConfigRefused,
     changes_of,
+    check_all,
     check_count,
     check_shape,
     new_values,
@@ -149,6 +150,7 @@ def _check(node: Node, element: Any, incremental: bool, pace: Pace) -> Work[None
     current = node.image.config(BROKER, resource.name)
     values = yield from new_values(resource, current, node.config, pace)
     wanted = wanted_settings(resource, values, current, incremental)
+    check_all(resource, wanted, current)
     layers = node.image.config(BROKER, ""), node.image.config(BROKER, str(node.node_id))
     in_effect = DynamicConfig(node.config, *layers)
     try:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkacompat.api.handler import Handler, top_level_error
-from kafkacompat.tasks import TURN_COST, Pace, Work
+from kafkacompat.tasks import TURN_COST, Pace, Work, sorted_in_steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_log_dirs_response import (
     DescribeLogDirsPartition,
@@ -71,12 +71,12 @@ def _directory(
     if not status.online:
         return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=status.path)
     topics: defaultdict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
-    for partition, log in sorted(status.logs.items()):
+    for partition, log in (yield from sorted_in_steps(status.logs.items())):
         if pace.is_over():
             yield TURN_COST
         if asked is None or partition in asked:
             topics[partition.topic].append(_partition(partition.partition, log))
-    for partition, log in sorted(status.futures.items()):
+    for partition, log in (yield from sorted_in_steps(status.futures.items())):
         if pace.is_over():
             yield TURN_COST
         if asked is None or partition in asked:

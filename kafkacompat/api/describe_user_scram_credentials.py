@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkacompat.api.handler import Handler
-from kafkacompat.tasks import TURN_COST, Work
+from kafkacompat.tasks import TURN_COST, Work, sorted_in_steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.describe_user_scram_credentials_response import (
     CredentialInfo,
@@ -32,16 +32,14 @@ def handle(
     node: Node, context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> Work[DescribeUserScramCredentialsResponse]:
     found: dict[str, list[CredentialInfo]] = {}
-    for number, (name, kept) in enumerate(sorted(node.image.scram_credentials.items()), 1):
-        found.setdefault(name[0], []).append(CredentialInfo(mechanism=name[1], iterations=kept.iterations))
+    credentials = node.image.scram_credentials
+    for number, name in enumerate((yield from sorted_in_steps(credentials)), 1):
+        told = CredentialInfo(mechanism=name[1], iterations=credentials[name].iterations)
+        found.setdefault(name[0], []).append(told)
         if number % USERS_A_STEP == 0:
             yield TURN_COST
-    if not request.users:
-        return DescribeUserScramCredentialsResponse(
-            results=[_described(user, infos) for user, infos in found.items()]
-        )
-    asked: dict[str, bool] = {}
-    for number, each in enumerate(request.users, 1):
+    asked: dict[str, bool] = {} if request.users else dict.fromkeys(found, False)
+    for number, each in enumerate(request.users or (), 1):
         asked[each.name] = each.name in asked
         if number % USERS_A_STEP == 0:
             yield TURN_COST

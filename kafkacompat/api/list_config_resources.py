@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkacompat.api.handler import Handler, top_level_error
-from kafkacompat.tasks import TURN_COST, Pace, Work
+from kafkacompat.tasks import TURN_COST, Pace, Work, sorted_in_steps
 from kafkacompat.wire.config_resources import ConfigResourceType
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.list_config_resources_response import (
@@ -42,23 +42,24 @@ def handle(
     resources: list[ConfigResource] = []
     pace = Pace(NAMED_A_STEP)
     for kind in LISTED:
-        for name in _names(node, context, kind) if kind in wanted else ():
+        for name in (yield from _names(node, context, kind)) if kind in wanted else ():
             resources.append(ConfigResource(resource_name=name, resource_type=kind))
             if pace.is_over():
                 yield TURN_COST
     return ListConfigResourcesResponse(config_resources=resources)
 
 
-def _names(node: Node, context: RequestContext, kind: ConfigResourceType) -> list[str]:
+def _names(node: Node, context: RequestContext, kind: ConfigResourceType) -> Work[list[str]]:
     if kind is ConfigResourceType.TOPIC:
-        return sorted(node.image.topics)
+        return (yield from sorted_in_steps(node.image.topics))
     if kind in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER):
         # A broker that is fenced has its settings too.
         listener = context.listener_name
         return [
             str(broker.id) for _, broker in sorted(node.image.brokers.items()) if listener in broker.endpoints
         ]
-    return sorted(name for resource_type, name in node.image.configs if resource_type == kind)
+    named = [name for resource_type, name in node.image.configs if resource_type == kind]
+    return (yield from sorted_in_steps(named))
 
 
 HANDLER = Handler(handle, top_level_error(ListConfigResourcesResponse))

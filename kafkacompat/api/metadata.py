@@ -8,7 +8,6 @@ image is sent with the same bytes again. KIP-516 (topic ids), KIP-430.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from kafkacompat.api.access import NOT_ASKED, Access, access_of, cluster_operations, seen_of, topic_operations
@@ -17,7 +16,7 @@ from kafkacompat.api.handler import Handler, LongHandling
 from kafkacompat.api.topics import is_legal_topic_name, leader_for, offline_replicas
 from kafkacompat.ids import INTERNAL_TOPICS, ZERO_UUID, Uuid
 from kafkacompat.security.acl import CLUSTER_NAME, AclOperation, ResourceType
-from kafkacompat.tasks import TURN_COST, Work, at_once
+from kafkacompat.tasks import TURN_COST, Work, at_once, sorted_in_steps
 from kafkacompat.wire.codec import element_encoded_in_steps, encoded_element
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.metadata_response import (
@@ -62,11 +61,12 @@ def in_steps(node: Node, context: RequestContext, request: MetadataRequest) -> W
     topics: list[MetadataResponseTopic]
     asked = request.topics
     if asked is None or (not asked and version < FIRST_VERSION_WITH_NULL_FOR_ALL):
-        all_topics = [topic for _, topic in sorted(image.topics.items())]
+        names_of_all = yield from sorted_in_steps(image.topics)
         if access is not None:
-            all_topics = yield from seen_of(
-                access, ResourceType.TOPIC, all_topics, attrgetter("name"), logs_denied=False
+            names_of_all = yield from seen_of(
+                access, ResourceType.TOPIC, names_of_all, str, logs_denied=False
             )
+        all_topics = (image.topics[name] for name in names_of_all)
         topics = yield from _described(node, image, all_topics, variant, access)
     else:
         ids: dict[Uuid, None] = {}

@@ -91,6 +91,10 @@ TOPIC, BROKER, GROUP = ConfigResourceType.TOPIC, ConfigResourceType.BROKER, Conf
 SETTINGS_MAX = 2_000
 """Of one resource, in one request. They are compared, checked and written in one step. A topic has some forty, a broker
 some more for each listener."""
+SETTINGS_IN_ALL_MAX = 2_500
+"""Of a broker, which may have settings of any name: whoever changes one of them checks and reads all in one step."""
+CHARACTERS_MAX = 256 * 1024
+"""Of their values together. A list takes 50 ns a character to read."""
 CHANGED_TYPES = frozenset({TOPIC, BROKER, GROUP, ConfigResourceType.CLIENT_METRICS})
 
 
@@ -133,6 +137,20 @@ def check_count(element: Any) -> None:
     """Before any look at the settings of a resource of a request. Raises ConfigRefused INVALID_CONFIG."""
     if len(element.configs) > SETTINGS_MAX:
         text = f"More than {SETTINGS_MAX} settings of one resource in one request."
+        raise ConfigRefused(ErrorCode.INVALID_CONFIG, text)
+
+
+def check_all(resource: ResourceChange, wanted: Mapping[str, str], current: Mapping[str, str]) -> None:
+    """Before any look at the values that a broker's settings get. Raises ConfigRefused INVALID_CONFIG. What is too much already may
+    become less."""
+    if resource.type != BROKER:
+        return  # a topic has no settings but those that are known
+    if len(wanted) > SETTINGS_IN_ALL_MAX and len(wanted) > len(current):
+        text = f"More than {SETTINGS_IN_ALL_MAX} settings of one resource."
+        raise ConfigRefused(ErrorCode.INVALID_CONFIG, text)
+    size = sum(map(len, wanted.values()))
+    if size > CHARACTERS_MAX and size > sum(map(len, current.values())):
+        text = f"The settings of one resource have more than {CHARACTERS_MAX} characters."
         raise ConfigRefused(ErrorCode.INVALID_CONFIG, text)
 
 
@@ -487,6 +505,7 @@ def _alter_config_resource(
     defaults = settings.dynamic(image).effective
     values = yield from new_values(resource, current, defaults, pace)
     wanted = wanted_settings(resource, values, current, incremental)
+    check_all(resource, wanted, current)
     written = {
         name: value
         for name, value in values.items()

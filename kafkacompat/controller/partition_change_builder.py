@@ -32,7 +32,7 @@ from kafkacompat.controller.records import MetadataRecord
 from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import NO_LEADER, Uuid
-from kafkacompat.tasks import TURN_COST, Work
+from kafkacompat.tasks import TURN_COST, Work, sorted_in_steps
 from kafkacompat.wire.messages.partition_change_record import PartitionChangeRecord
 
 NO_LEADER_CHANGE = -2
@@ -316,7 +316,7 @@ def generate_leader_and_isr_updates(
     """ISR, eligible leaders and leader of every partition concerned, by topic name and index."""
     records: list[MetadataRecord] = []
     cost = 0
-    for name in sorted(image.topics):
+    for name in (yield from sorted_in_steps(image.topics)):
         topic = image.topics[name]
         election: Election | None = None
         for index in sorted(topic.partitions):

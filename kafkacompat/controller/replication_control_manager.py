@@ -48,7 +48,7 @@ from kafkacompat.controller.records import MAX_RECORDS_PER_OPERATION, MetadataRe
 from kafkacompat.controller.settings import ControllerSettings
 from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import NO_LEADER
-from kafkacompat.tasks import TURN_COST, Pace, Work
+from kafkacompat.tasks import TURN_COST, Pace, Work, sorted_in_steps
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
@@ -243,7 +243,8 @@ def elect_leaders(
     named = request.topic_partitions is not None
     wanted: Iterable[tuple[str, Sequence[int]]]
     if request.topic_partitions is None:
-        wanted = ((name, sorted(image.topics[name].partitions)) for name in sorted(image.topics))
+        every = yield from sorted_in_steps(image.topics)
+        wanted = ((name, sorted(image.topics[name].partitions)) for name in every)
     else:
         wanted = ((each.topic, each.partitions) for each in request.topic_partitions)
     records: dict[tuple[str, int], MetadataRecord] = {}
@@ -360,7 +361,7 @@ def _elect_where(
 ) -> Work[ControllerResult[MetadataRecord, bool]]:
     records: list[MetadataRecord] = []
     cost = 0
-    for name in sorted(image.topics):
+    for name in (yield from sorted_in_steps(image.topics)):
         topic = image.topics[name]
         cost += len(topic.partitions)
         indexes = [index for index in sorted(topic.partitions) if concerned(topic.partitions[index])]
@@ -543,7 +544,8 @@ def list_partition_reassignments(
     """The partitions being reassigned, among those requested or all. Topics without any are left out."""
     wanted: Iterable[tuple[str, Sequence[int]]]
     if request.topics is None:
-        wanted = ((name, sorted(image.topics[name].partitions)) for name in sorted(image.topics))
+        every = yield from sorted_in_steps(image.topics)
+        wanted = ((name, sorted(image.topics[name].partitions)) for name in every)
     else:
         wanted = ((topic.name, topic.partition_indexes) for topic in request.topics)
     found: list[OngoingTopicReassignment] = []

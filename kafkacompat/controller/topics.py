@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from kafkacompat.config.topic import MIRROR_LEADER_EPOCH
 from kafkacompat.controller.configuration_control_manager import (
     ConfigRefused,
+    check_count,
     check_topic_configs,
     describe_new_topic,
     topic_name_flaw,
@@ -214,7 +215,7 @@ def create_topics(
         begun += 1
         try:
             result = yield from _create_topic(
-                image, settings, random, topic, normalized, records, may_mutate, room
+                image, settings, random, topic, normalized, records, may_mutate, room, pace
             )
         except TopicRefused as refusal:
             result = _refused_topic(topic.name, refusal.code, refusal.message)
@@ -265,6 +266,7 @@ def _create_topic(
     records: list[MetadataRecord],
     may_mutate: MayMutate,
     room: LogRoom,
+    pace: Pace,
 ) -> Work[CreatableTopicResult]:
     flaw = topic_name_flaw(topic.name)
     if topic.name in image.topics:
@@ -274,15 +276,19 @@ def _create_topic(
         flaw = f"Topic '{topic.name}' collides with existing topic: {colliding}"
     if flaw is not None:
         raise TopicRefused(ErrorCode.INVALID_TOPIC_EXCEPTION, flaw)
+    try:
+        check_count(topic)
+    except ConfigRefused as refusal:
+        raise TopicRefused(refusal.code, refusal.message) from refusal
     overrides: dict[str, str] = {}
     nulls: list[str] = []
-    for position, config in enumerate(topic.configs, 1):
+    for config in topic.configs:
         if config.value is None:
             nulls.append(config.name)
         else:
             overrides[config.name] = config.value
-        if position % NAMED_A_STEP == 0:
-            yield TURN_COST
+    if pace.is_over(len(topic.configs)):
+        yield TURN_COST
     if nulls:
         raise TopicRefused(
             ErrorCode.INVALID_CONFIG, "Null value not supported for topic configs: " + ",".join(nulls)

@@ -51,6 +51,7 @@ from kafkacompat.group.image_topics import (
     HASHED_AT_ONCE,
     ImageTopics,
     brokers_with_other_racks,
+    look_at_topics,
     look_at_topics_on,
     names_of_changed_topics,
 )
@@ -102,6 +103,7 @@ if TYPE_CHECKING:
     from kafkacompat.group.network_partition_metadata_client import NetworkPartitionMetadataClient
     from kafkacompat.group.records import GroupRecord
     from kafkacompat.group.service import CommitShape, PlainCommit
+    from kafkacompat.ids import Uuid
     from kafkacompat.ports import Random
     from kafkacompat.share.service import SharePersister
     from kafkacompat.tasks import Tasks, Work
@@ -139,6 +141,8 @@ BASE_SEQUENCE = 0
 """The first sequence number of every batch in the offsets topic, as in Kafka. Batches of the transaction topic have none."""
 GROUPS_AT_ONCE = 200
 """The most groups, over all shards, for which offsets of deleted topics are searched in one step."""
+DELETED_A_MICROSECOND = 2
+"""Deleted topics that one shard keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +270,8 @@ class GroupCoordinator:
             return
         changed, has_new = names_of_changed_topics(old, new)
         for shard in self._shards:
-            machine_of(shard).on_topics(self._topics, changed, has_new)
+            machine_of(shard).on_topics(self._topics, set(), has_new)
+        self._tasks.start("looking at changed topics", self._look_at_topics(changed))
         if moved:
             look = self._look_at_topics_on(moved)
             self._tasks.start("looking at topics with other racks", look)
@@ -277,12 +282,23 @@ class GroupCoordinator:
             and topic.id not in new.topics_by_id
             and name != OFFSETS_TOPIC
         }
-        if not deleted:
-            return
+        if deleted:
+            ends = {shard.partition: shard.end_offset for shard in self._shards.with_state()}
+            what = "telling the groups' partitions of deleted topics"
+            self._tasks.start(what, self._drop_topics(deleted, ends))
+
+    async def _look_at_topics(self, names: Sequence[str]) -> None:
+        await in_turns(look_at_topics(names, self._shards, lambda: self._topics))
+
+    async def _drop_topics(self, deleted: dict[str, Uuid], ends: Mapping[int, int]) -> None:
+        """`ends`: where each partition ended when the topics were deleted. There may be very many topics."""
         groups = 0
-        for shard in self._shards.with_state():
-            self._sweeps.drop_topics(shard, deleted, now=groups < GROUPS_AT_ONCE)
-            groups += len(machine_of(shard).groups)
+        for partition, end_offset in ends.items():
+            shard = self._shards.get(partition)
+            if shard is not None:
+                self._sweeps.drop_topics(shard, deleted, end_offset, now=groups < GROUPS_AT_ONCE)
+                groups += len(machine_of(shard).groups)
+                await pause(len(deleted) // DELETED_A_MICROSECOND)
 
     async def _look_at_topics_on(self, moved: frozenset[int]) -> None:
         await in_turns(look_at_topics_on(moved, self._image, self._shards, lambda: self._topics))

@@ -195,8 +195,9 @@ class GroupMetadataManager:
                     yield 1
         yield from self.offsets.take_apart()
 
-    def on_topics(self, topics: Topics, changed: set[str], has_new: bool) -> None:
-        """The groups that subscribe to a changed topic look at it with their next heartbeat.
+    def on_topics(self, topics: Topics, changed: set[str], has_new: bool) -> int:
+        """The groups that subscribe to a changed topic look at it with their next heartbeat. Returns how many were told, some
+        several times.
 
         Each shard looks at its own topics or at the changed ones, whichever are fewer: the first image changes all.
         """
@@ -206,11 +207,14 @@ class GroupMetadataManager:
             env.new_topics_version = topics.version
         for name in changed & env.topic_hashes.keys():
             del env.topic_hashes[name]
+        told = 0
         for name in changed & env.subscribers.keys():
+            told += len(env.subscribers[name])
             for group_id in env.subscribers[name]:
                 group = self.groups.get(group_id)
                 if isinstance(group, ModernGroup):
                     group.request_metadata_refresh()
+        return told
 
 
 def machine_of(shard: HasMachine) -> GroupMetadataManager:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kafkacompat.controller.image import changed_topics
 from kafkacompat.group.group_metadata_manager import machine_of
 from kafkacompat.group.modern_group import hash_topics, names_to_hash
-from kafkacompat.tasks import in_turns
+from kafkacompat.tasks import in_turns, pieces
 
 if TYPE_CHECKING:
     from kafkacompat.controller.image import MetadataImage, TopicImage
@@ -23,9 +23,11 @@ T = TypeVar("T")
 HASHED_AT_ONCE = 500
 """Topics of a member that are hashed within its heartbeat, at 6 microseconds each."""
 TOPICS_TOGETHER = 200
-"""Topics with other racks that the shards are told of together."""
+"""Changed topics that a shard is told of together."""
 TOPICS_TOGETHER_COST = 20
-"""Cost of telling one shard."""
+"""Cost of telling one shard, besides the groups that subscribe to them."""
+GROUPS_A_MICROSECOND = 5
+"""Groups that are told of a topic in a microsecond."""
 PARTITIONS_A_MICROSECOND = 3
 """Partitions whose replicas are looked at in a microsecond."""
 
@@ -56,20 +58,20 @@ class ImageTopics:
         ]
 
 
-def names_of_changed_topics(old: MetadataImage, new: MetadataImage) -> tuple[set[str], bool]:
+def names_of_changed_topics(old: MetadataImage, new: MetadataImage) -> tuple[list[str], bool]:
     """The names of topics that were created, deleted, or have other partitions or replicas, and whether any is new."""
-    changed = set()
+    changed: dict[str, None] = {}
     has_new = False
     for former, topic in changed_topics(old, new):
         if topic is None:
             assert former is not None
-            changed.add(former.name)
+            changed[former.name] = None
         elif former is None:
-            changed.add(topic.name)
+            changed[topic.name] = None
             has_new = True
         elif _differs(former, topic):
-            changed.add(topic.name)
-    return changed, has_new
+            changed[topic.name] = None
+    return list(changed), has_new
 
 
 def _differs(old: TopicImage, new: TopicImage) -> bool:
@@ -101,19 +103,24 @@ def look_at_topics_on(
             found.add(topic.name)
         yield 1 + len(topic.partitions) // PARTITIONS_A_MICROSECOND
         if len(found) == TOPICS_TOGETHER:
-            yield _look_at(found, shards, topics())
+            yield from _look_at(found, shards, topics)
             found = set()
     if found:
-        yield _look_at(found, shards, topics())
+        yield from _look_at(found, shards, topics)
 
 
-def _look_at(names: set[str], shards: Iterable[Shard], topics: ImageTopics) -> int:
-    """Returns the cost."""
-    cost = 0
+def look_at_topics(
+    names: Sequence[str], shards: Iterable[Shard], topics: Callable[[], ImageTopics]
+) -> Work[None]:
+    """Have the groups look again at these topics. `shards`: those of now, each time. `topics` gives the present ones."""
+    for some in pieces(names, TOPICS_TOGETHER):
+        yield from _look_at(set(some), shards, topics)
+
+
+def _look_at(names: set[str], shards: Iterable[Shard], topics: Callable[[], ImageTopics]) -> Work[None]:
     for shard in shards:
-        machine_of(shard).on_topics(topics, names, has_new=False)
-        cost += TOPICS_TOGETHER_COST
-    return cost
+        told = machine_of(shard).on_topics(topics(), names, has_new=False)
+        yield TOPICS_TOGETHER_COST + told // GROUPS_A_MICROSECOND
 
 
 def with_topics_hashed(

@@ -102,16 +102,18 @@ class GroupSweeps:
 
     # --- deletion of topics
 
-    def drop_topics(self, shard: Shard, deleted: dict[str, Uuid] | None = None, *, now: bool = True) -> None:
+    def drop_topics(
+        self, shard: Shard, deleted: dict[str, Uuid] | None = None, end_offset: int = 0, *, now: bool = True
+    ) -> None:
         """Drop the offsets of deleted topics (name -> id), and what share groups know of them, including topics deleted
-        while the shard was loading.
+        while the shard was loading. `end_offset`: the shard's when they were deleted.
 
         With `now` False the start is delayed: other shards start at once, and one image may cause as many of these as
         there are shards.
         """
         deleting = machine_of(shard).offsets.deleting
         for name, topic_id in (deleted or {}).items():
-            deleting.setdefault(name, {})[topic_id] = shard.end_offset
+            deleting.setdefault(name, {})[topic_id] = end_offset
         if deleting and shard.state is ShardState.ACTIVE and shard not in self._dropping:
             self._dropping.add(shard)
             self._tasks.start("forgetting the offsets of deleted topics", self._drop_topics(shard, now))

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Mapping
 
 from kafkacompat.ids import TopicPartition, Uuid, parse_int, uuid_from_text, uuid_to_text
+from kafkacompat.tasks import at_once, sorted_in_steps
 
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK_FILE = "replication-offset-checkpoint"
@@ -32,7 +33,9 @@ class CheckpointCorrupt(ValueError):
 
 def format_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
     """One line of topic, partition and offset for each partition, sorted so that equal states give equal bytes."""
-    return _format(f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items()))
+    # One call of `sorted` in a worker would stop the loop's thread until its end.
+    ordered = at_once(sorted_in_steps(offsets.items()))
+    return _format(f"{topic} {partition} {offset}" for (topic, partition), offset in ordered)
 
 
 def parse_offsets(data: bytes) -> dict[TopicPartition, int]:

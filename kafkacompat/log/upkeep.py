@@ -253,9 +253,8 @@ class LogUpkeep:
     def remove_expired_producers(self, now_ms: int, expiration_ms: int) -> Work[None]:
         """Runs every producer.id.expiration.check.interval.ms, in pieces. A log that fails is reported and skipped."""
         checked = 0
-        for name in sorted(self._manager.logs):
-            log = self._manager.logs.get(name)
-            if log is None:
+        for name, log in list(self._manager.logs.items()):
+            if self._manager.logs.get(name) is not log:
                 continue
             checked += 1
             try:

@@ -314,9 +314,11 @@ DIRECTORIES: Metrics[LogManager] = Metrics(
 
 def log_families(manager: LogManager) -> Families:
     """Series for each log but those that are copied to another directory, and the log directories."""
-    logs: list[tuple[Labels, UnifiedLog]] = [
-        ({"partition": str(name.partition), "topic": name.topic}, log) for name, log in manager.logs.items()
-    ]
+    logs: list[tuple[Labels, UnifiedLog]] = []
+    for name, log in list(manager.logs.items()):
+        logs.append(({"partition": str(name.partition), "topic": name.topic}, log))
+        if len(logs) % COUNTED_A_STEP == 0:
+            yield None
     yield None
     yield from LOGS.of(logs)
     yield from DIRECTORIES.of(manager)

@@ -12,7 +12,7 @@ from kafkacompat.addresses import split_host_and_port
 from kafkacompat.faults import report
 from kafkacompat.mirror.following import BACKOFF_MS, EARLIEST, LATEST, MirrorFetches, Outcome
 from kafkacompat.net.failures import ChannelError
-from kafkacompat.tasks import WakeUp, Work, in_turns
+from kafkacompat.tasks import WakeUp, Work, in_turns, pause
 from kafkacompat.wire.errors import code_of
 from kafkacompat.wire.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from kafkacompat.wire.messages.fetch_response import FetchResponse
 
 logger = logging.getLogger(__name__)
+
+CARRIED_OUT_US = 20
+"""Of a partition of an answer, mostly a line in the log."""
 
 REQUEST_TIMEOUT_MS = 30_000
 METADATA_AGE_MS = 30_000
@@ -195,7 +198,7 @@ class Source:
         self._troubled = self._troubled + 1 if trouble else 0
         if trouble:
             self._turn += 1  # other brokers there may know more
-        self._carry_out(outcome)
+        await self._carry_out(outcome)
         for leader in sorted(self.fetches.leaders() & self._brokers.keys()):
             running = self._fetching.get(leader)
             if running is None or running[0].done:
@@ -260,7 +263,7 @@ class Source:
         self._tell(leader, code_of(response.error_code).name if response.error_code else "")
         outcome = Outcome()
         await in_turns(self._taking(leader, response, outcome))
-        self._carry_out(outcome)
+        await self._carry_out(outcome)
         left = outcome.out_of_range
         for timestamp in (LATEST, EARLIEST):
             if left:
@@ -289,23 +292,28 @@ class Source:
         left = await in_turns(
             self.fetches.take_offsets(asked, timestamp, response, self._clock.monotonic_ms(), outcome)
         )
-        self._carry_out(outcome)
+        await self._carry_out(outcome)
         return left
 
-    def _carry_out(self, outcome: Outcome) -> None:
-        for note in outcome.notes:
-            logger.info("[Mirror source=%s] %s", self.bootstrap, note)
+    async def _carry_out(self, outcome: Outcome) -> None:
+        """An answer may have something of every partition that the leader has lost."""
         self._pass_on(outcome)
-        for core, failure in outcome.broken:
-            self._hosted.storage_failed(core, failure)
-        for followed, problem in outcome.bugs:
-            report(f"mirroring {followed.name}", problem)
-        for followed in outcome.failed:
-            self._tell_failed(followed)
-        for followed in outcome.truncated:
-            self._tasks.start(f"truncating {followed.name}", self._resume(followed))
         if outcome.needs_metadata:
             self._look_soon()
+        for core, failure in outcome.broken:
+            self._hosted.storage_failed(core, failure)
+        for note in outcome.notes:
+            logger.info("[Mirror source=%s] %s", self.bootstrap, note)
+            await pause(CARRIED_OUT_US)
+        for followed, problem in outcome.bugs:
+            report(f"mirroring {followed.name}", problem)
+            await pause(CARRIED_OUT_US)
+        for followed in outcome.failed:
+            self._tell_failed(followed)
+            await pause(CARRIED_OUT_US)
+        for followed in outcome.truncated:
+            self._tasks.start(f"truncating {followed.name}", self._resume(followed))
+            await pause(CARRIED_OUT_US)
 
     def _pass_on(self, outcome: Outcome) -> None:
         for core in dict.fromkeys(outcome.appended):

@@ -19,6 +19,7 @@ from kafkacompat.ids import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_TOPIC
 from kafkacompat.node.forwarding_manager import EnvelopeRefused
 from kafkacompat.node.node_to_controller_channel_manager import UNANSWERED
 from kafkacompat.ports.dispatcher import CloseConnection
+from kafkacompat.tasks import pause
 from kafkacompat.wire.errors import ErrorCode, error_text
 from kafkacompat.wire.messages.create_topics_request import (
     CreatableTopic,
@@ -37,6 +38,8 @@ UNCREATED = (*UNANSWERED, ControllerTimedOut, EnvelopeRefused, CloseConnection)
 MAX_ERRORS = 1000
 MAX_IN_FLIGHT = 1000
 """Names whose creation is in flight. Further names wait for the next request, which every client repeats."""
+FAILED_US = 20
+"""Of a topic that was not made: a line in the log."""
 CONTROLLERS_DEFAULT = -1
 """A count of partitions or replicas that the controller chooses."""
 CREATED_WITHIN_MS = 1_000
@@ -214,6 +217,7 @@ class AutoTopicCreationManager:
                 if error_kept_ms is not None:
                     reason = str(error) or error_text(ErrorCode.REQUEST_TIMED_OUT)
                     self._keep_error(name, reason, error_kept_ms)
+                await pause(FAILED_US)
         else:
             for topic in response.topics:
                 if topic.error_code:
@@ -223,5 +227,6 @@ class AutoTopicCreationManager:
                     if error_kept_ms is not None:
                         reason = topic.error_message or error_text(ErrorCode(topic.error_code))
                         self._keep_error(topic.name, reason, error_kept_ms)
+                    await pause(FAILED_US)
         finally:
             self._in_flight.difference_update(names)

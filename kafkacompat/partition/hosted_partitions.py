@@ -28,7 +28,7 @@ from kafkacompat.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
     from kafkacompat.config import LogConfig
-    from kafkacompat.controller.image import PartitionRegistration
+    from kafkacompat.controller.image import PartitionRegistration, TopicImage
     from kafkacompat.deferred import Deferred
     from kafkacompat.log.opening import Preparation
     from kafkacompat.partition.partition import PendingPartitionChange
@@ -270,9 +270,7 @@ class HostedPartitions:
         for before, topic in changed_topics(old, new):
             if topic is None:
                 assert before is not None
-                is_internal = before.name in INTERNAL_TOPICS
-                for index in sorted(before.partitions):
-                    add(TopicPartition(before.name, index), before.id, None, now=is_internal)
+                self.changes.add_deletion(before, now=before.name in INTERNAL_TOPICS)
                 continue
             known = {} if before is None else before.partitions
             # Coordinators get the same image next and use the logs that are led now.
@@ -540,9 +538,11 @@ class RoleChanges:
     is fenced, a large topic is deleted) would delay requests. Until its turn a partition keeps its former role, as if
     this broker had received the image later. A request for the partition applies its change first. Bounded by the
     partitions of the images that brought the changes.
+
+    One record deletes a topic, so an image may delete any number of partitions. A deleted topic waits as a whole.
     """
 
-    __slots__ = ("_at_once_left", "_is_applying", "_services", "_take", "_waiting")
+    __slots__ = ("_at_once_left", "_deleted", "_is_applying", "_services", "_take", "_waiting")
 
     def __init__(
         self,
@@ -557,14 +557,20 @@ class RoleChanges:
             Key, list[tuple[TopicPartition, Uuid, PartitionRegistration | None, bool]]
         ] = OrderedDict()
         """A plain dictionary would pass over everything taken before, to find the first one that is left."""
+        self._deleted: OrderedDict[str, DeletedTopic] = OrderedDict()
+        """The last change of each partition that is left of a deleted topic. What waits for it as well comes before."""
         self._is_applying = False
         self._at_once_left = TAKEN_AT_ONCE_MAX
 
     def __bool__(self) -> bool:
-        return bool(self._waiting)
+        return bool(self._waiting or self._deleted)
 
     def __contains__(self, name: Key) -> bool:
-        return name in self._waiting
+        return name in self._waiting or self._is_deleted(name)
+
+    def _is_deleted(self, name: Key) -> bool:
+        topic = self._deleted.get(name[0])
+        return topic is not None and topic.has(name[1])
 
     def begin(self) -> None:
         """Start with another image."""
@@ -580,22 +586,51 @@ class RoleChanges:
         now: bool = False,
     ) -> None:
         """Add a change. `now` applies it at once, for components that use the same image next."""
-        waiting = self._waiting.get(name)
-        if waiting is None:
-            if now or self._at_once_left > 0:
-                self._at_once_left -= 1
-                self._take(name, topic_id, image, is_new)
-                return
-            waiting = self._waiting[name] = []
+        if self._deleted and self._is_deleted(name):
+            # Of an earlier topic of that name.
+            self._wait(name, self._taken_out(name), None, is_new=False)
+        if name not in self._waiting and (now or self._at_once_left > 0):
+            self._at_once_left -= 1
+            self._take(name, topic_id, image, is_new)
+            return
+        self._wait(name, topic_id, image, is_new=is_new)
+        if now:
+            self.take_now(name)
+        else:
+            self._apply_later()
+
+    def add_deletion(self, topic: TopicImage, *, now: bool) -> None:
+        """Add the change of each partition of a topic that is deleted."""
+        count = len(topic.partitions)
+        # There are several deleted topics of one name only while the first one's changes wait.
+        at_once = count if now or topic.name in self._deleted else min(count, max(0, self._at_once_left))
+        for index in range(at_once):
+            self.add(TopicPartition(topic.name, index), topic.id, None, now=now)
+        if at_once < count:
+            self._deleted[topic.name] = DeletedTopic(topic.id, at_once, count)
+            self._apply_later()
+
+    def _wait(
+        self, name: TopicPartition, topic_id: Uuid, image: PartitionRegistration | None, *, is_new: bool
+    ) -> None:
+        waiting = self._waiting.setdefault(name, [])
         if waiting and waiting[-1][1] == topic_id:
             # The newer image includes everything of the older one.
             is_new = waiting.pop()[3] and image is not None
         waiting.append((name, topic_id, image, is_new))
-        if now:
-            self.take_now(name)
-        elif not self._is_applying:
+
+    def _apply_later(self) -> None:
+        if not self._is_applying:
             self._is_applying = True
             self._services.start_or_halt("applying an image", self._apply())
+
+    def _taken_out(self, name: Key) -> Uuid:
+        """Take the change of one partition of a deleted topic out. Returns the topic's id."""
+        topic = self._deleted[name[0]]
+        topic.take(name[1])
+        if not topic.left:
+            del self._deleted[name[0]]
+        return topic.id
 
     def take_now(self, name: Key) -> None:
         try:
@@ -606,19 +641,56 @@ class RoleChanges:
 
     def finish(self) -> None:
         """Apply all remaining changes at once."""
-        while self._waiting:
-            self.take_now(next(iter(self._waiting)))
+        while self:
+            self.take_now(self._next())
+
+    def _next(self) -> Key:
+        for name in self._waiting:
+            return name
+        topic = next(iter(self._deleted))
+        return topic, self._deleted[topic].next()
 
     def _take_changes(self, name: Key) -> None:
+        if self._deleted and self._is_deleted(name):
+            self._wait(TopicPartition(*name), self._taken_out(name), None, is_new=False)
         for change in self._waiting.pop(name, ()):
             self._take(*change)
 
     async def _apply(self) -> None:
         await pause()
-        while self._waiting:
-            self._take_changes(next(iter(self._waiting)))
+        while self:
+            self._take_changes(self._next())
             await pause(TAKEN_US)
         self._is_applying = False
+
+
+class DeletedTopic:
+    """The partitions of a deleted topic whose change waits: those from an index on, without those that a request needed first."""
+
+    __slots__ = ("_count", "_next", "_taken", "id")
+
+    def __init__(self, topic_id: Uuid, first: int, count: int) -> None:
+        self.id = topic_id
+        self._next = first
+        self._count = count
+        self._taken: set[int] = set()
+        """Behind the next one."""
+
+    @property
+    def left(self) -> bool:
+        return self._next < self._count
+
+    def has(self, index: int) -> bool:
+        return self._next <= index < self._count and index not in self._taken
+
+    def next(self) -> int:
+        return self._next
+
+    def take(self, index: int) -> None:
+        self._taken.add(index)
+        while self._next in self._taken:
+            self._taken.remove(self._next)
+            self._next += 1
 
 
 OPENED_AT_ONCE_MAX = 8

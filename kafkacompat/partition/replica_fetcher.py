@@ -15,6 +15,7 @@ from kafkacompat.log.producer_snapshots import SnapshotCorrupt
 from kafkacompat.meters import RateOfTotal
 from kafkacompat.net.failures import ChannelError
 from kafkacompat.partition.following import (
+    TRUNCATION_US,
     Fetched,
     FollowerFetches,
     PartitionFetchState,
@@ -49,6 +50,9 @@ if TYPE_CHECKING:
     )
 
 logger = logging.getLogger(__name__)
+
+ACTED_US, FAILED_US = 20, 200
+"""Of a partition of an answer: a line in the log, or a look at who waits for it; a failure with its traceback."""
 
 
 class Channel(Protocol):
@@ -153,7 +157,7 @@ class ReplicaFetcher:
             logger.info("%s %s:%d answers again", self._ident, *self.address)
         outcome = Fetched.nothing()
         await in_turns(self.fetches.take_in_turns(response, self._clock.monotonic_ms(), outcome))
-        self._act_on(outcome)
+        await self._act_on(outcome)
         if outcome.out_of_range:
             unsettled = await self._fetch_offsets(outcome.out_of_range, LATEST)
             if unsettled:
@@ -170,17 +174,22 @@ class ReplicaFetcher:
         if not isinstance(error, (ChannelError, OSError)):
             report(f"a request to node {self.leader_id}", error)
 
-    def _act_on(self, outcome: Fetched) -> None:
-        for note in outcome.notes:
-            logger.info("%s %s", self._ident, note)
-        for core in outcome.advanced:
-            self._hosted.advanced(core)
+    async def _act_on(self, outcome: Fetched) -> None:
+        """An answer may have something of every partition that the leader has lost."""
         for core, failure in outcome.broken:
             self._hosted.storage_failed(core, failure)
+        for core in outcome.advanced:
+            self._hosted.advanced(core)
+            await pause(ACTED_US)
+        for note in outcome.notes:
+            logger.info("%s %s", self._ident, note)
+            await pause(ACTED_US)
         for followed, problem in outcome.failed:
             self._mark_failed(followed, problem)
+            await pause(FAILED_US)
         for followed in outcome.truncated:
             self._resume_when_true(followed)
+            await pause(ACTED_US)
 
     def _mark_failed(self, followed: PartitionFetchState, problem: Exception) -> None:
         logger.error(
@@ -374,6 +383,8 @@ class ReplicaFetcher:
                 self._resume_when_true(followed)
             elif followed.resolving:
                 unsettled.append(followed)
+            # A new disk is out of range with all of its partitions.
+            await pause(TRUNCATION_US)
         for followed in waiting.values():
             self.fetches.resolved(followed, later_ms)
         return unsettled

@@ -28,6 +28,7 @@ from kafkacompat.share.service import (
     TopicIdPartition,
     WriteState,
 )
+from kafkacompat.tasks import pause, pieces
 from kafkacompat.wire.errors import ErrorCode, code_of, error_text
 from kafkacompat.wire.messages import (
     delete_share_group_state_request,
@@ -56,6 +57,10 @@ WAITING_MAX = 10_000
 """Operations of one kind that wait for one share-partition. Further ones are refused."""
 SENT_MAX = 2_000
 """Share-partitions in one request."""
+QUEUE_US = 20
+"""To take the answer for a share-partition, of which somebody has waited, or to ask for it again."""
+LOOKED_AT_TOGETHER, LOOK_US = 200, 3
+"""Share-partitions whose coordinator may be another one now."""
 RETRIABLE = frozenset(
     {
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -200,15 +205,24 @@ class DefaultStatePersister:
                 del self._awaited[destination]
                 answer.fail(RequestTimedOut(f"node {destination.node_id} is lost"))
         if self._backing_off:
-            moved = [
-                queue
-                for queue, node_id in self._backing_off.items()
-                if self._coordinator_of(queue.key) not in (NO_LEADER, node_id)
-            ]
+            self._tasks.start("asking other share coordinators", self._ask_others())
+
+    async def _ask_others(self) -> None:
+        """Every share-partition that is led here may wait."""
+        for some in pieces(list(self._backing_off), LOOKED_AT_TOGETHER):
+            moved = [queue for queue in some if self._has_moved(queue)]
             for queue in moved:
                 if queue.retry is not None:
                     queue.retry.cancel()
             self._start(moved)
+            await pause(LOOK_US * len(some) + QUEUE_US * len(moved))
+            if self._closed:
+                return
+
+    def _has_moved(self, queue: OperationQueue) -> bool:
+        """Whether it waits to ask a node again, and another one coordinates it by now."""
+        node_id = self._backing_off.get(queue)
+        return node_id is not None and self._coordinator_of(queue.key) not in (NO_LEADER, node_id)
 
     def close(self) -> None:
         """Fail everything that waits, and everything later, with COORDINATOR_NOT_AVAILABLE."""
@@ -360,6 +374,9 @@ class DefaultStatePersister:
                 code = _lost(error)
                 for queue in queues:
                     self._failed(queue, destination.node_id, code, None)
+                    await pause(QUEUE_US)
+                    if self._closed:
+                        return
             else:
                 if self._closed:
                     return
@@ -367,6 +384,9 @@ class DefaultStatePersister:
                     self._take(
                         queue, destination.node_id, found.get((queue.key.topic_id, queue.key.partition))
                     )
+                    await pause(QUEUE_US)  # whoever has waited goes on in this step
+                    if self._closed:
+                        return
         del self._destinations[destination]
 
     def _request(self, destination: Destination, queues: list[OperationQueue]) -> Deferred[Any]:

@@ -11,11 +11,13 @@ import pytest
 
 from kafkacompat.api import incremental_alter_configs
 from kafkacompat.api._tests.kit import Api, pauses_of
+from kafkacompat.api.broker_configs import refused_broker_changes
 from kafkacompat.api.request_context import RequestContext
 from kafkacompat.config import ConfigError, ServerConfig
-from kafkacompat.controller.configuration_control_manager import SETTINGS_MAX
+from kafkacompat.controller.configuration_control_manager import SETTINGS_IN_ALL_MAX, SETTINGS_MAX
 from kafkacompat.partition._tests.kit import broker_image, topic_image
 from kafkacompat.ports.dispatcher import Pending
+from kafkacompat.tasks import at_once
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages import alter_configs_request as old
 from kafkacompat.wire.messages import create_partitions_request as partitions
@@ -444,3 +446,14 @@ def test_a_broker_refuses_stores_that_do_not_work() -> None:
     resource = old.AlterConfigsResource(resource_type=BROKER, resource_name="1", configs=[config])
     assert outcome(api.call(old.AlterConfigsRequest(resources=[resource]), 2)) == [42]
     assert api.controller.calls == []
+
+
+def test_a_broker_reads_no_change_that_gives_it_too_many_settings() -> None:
+    api = Api()
+    kept = {f"x{index}": "1" for index in range(SETTINGS_IN_ALL_MAX)}
+    api.publish(replace(api.node.image, configs={(BROKER, "1"): kept}))
+    for name, is_refused in (("x0", False), ("y", True)):
+        config = incremental.AlterableConfig(name=name, config_operation=0, value="2")
+        resource = incremental.AlterConfigsResource(resource_type=BROKER, resource_name="1", configs=[config])
+        refused = at_once(refused_broker_changes(api.node, [resource], incremental=True))
+        assert [code for code, _ in refused.values()] == [ErrorCode.INVALID_CONFIG] * is_refused

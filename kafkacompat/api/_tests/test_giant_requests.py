@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from kafkacompat import tasks
 from kafkacompat._tests.doubles import HandTime
 from kafkacompat.api import (
     alter_replica_log_dirs,
@@ -35,10 +36,11 @@ from kafkacompat.api._tests.test_long_requests import in_steps, pausing, steppin
 from kafkacompat.api.long_requests import CHARACTERS_A_STEP, slice_bounds
 from kafkacompat.api.registry import BROKER_APIS
 from kafkacompat.api.request_context import RequestContext
+from kafkacompat.controller.image import SCRAM_CREDENTIALS
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.partition._tests.kit import topic_image
-from kafkacompat.ports import ProducerStateEntry
+from kafkacompat.ports import LogDirStatus, ProducerStateEntry
 from kafkacompat.tasks import Tasks, at_once
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_replica_log_dirs_request import (
@@ -63,6 +65,9 @@ from kafkacompat.wire.messages.describe_topic_partitions_request import (
     DescribeTopicPartitionsRequest,
 )
 from kafkacompat.wire.messages.describe_topic_partitions_request import TopicRequest as DescribedTopic
+from kafkacompat.wire.messages.describe_user_scram_credentials_request import (
+    DescribeUserScramCredentialsRequest,
+)
 from kafkacompat.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from kafkacompat.wire.messages.find_coordinator_request import FindCoordinatorRequest
 from kafkacompat.wire.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
@@ -79,6 +84,7 @@ from kafkacompat.wire.messages.offset_for_leader_epoch_request import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from kafkacompat.wire.messages.user_scram_credential_record import UserScramCredentialRecord
 from kafkacompat.wire.messages.write_txn_markers_request import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -271,6 +277,62 @@ def test_logs_are_described_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told == sorted(told)
     assert len(told) > 30
     assert pauses >= len(told) // 10
+
+
+class Name(str):
+    """Counts how often names are compared to be sorted."""
+
+    __slots__ = ()
+    compared = 0
+
+    def __lt__(self, other: str) -> bool:
+        Name.compared += 1
+        return str.__lt__(self, other)
+
+
+def _log_dirs(api: Api, names: list[Name]) -> Any:
+    logs = {TopicPartition(name, 0): api.world.log("t") for name in names}
+    status = LogDirStatus("/a", bytes(16), online=True, total_bytes=1, usable_bytes=1, logs=logs, futures={})
+    api.node.log_manager = SimpleNamespace(  # type: ignore[assignment]
+        log_dirs=lambda: [status], get=lambda partition: None
+    )
+    return DescribeLogDirsRequest(topics=None)
+
+
+def _credentials(api: Api, names: list[Name]) -> Any:
+    kept = {(name, 1): UserScramCredentialRecord(name=name, mechanism=1, iterations=4096) for name in names}
+    api.node.image = replace(api.node.image, opaque={SCRAM_CREDENTIALS: kept})
+    return DescribeUserScramCredentialsRequest(users=None)
+
+
+def _topics(api: Api, names: list[Name], asked: Any) -> Any:
+    topic = api.node.image.topics["t"]
+    api.node.image = replace(api.node.image, topics={name: replace(topic, name=name) for name in names})
+    return asked
+
+
+SORTING: dict[str, Callable[[Api, list[Name]], Any]] = {
+    "log directories": _log_dirs,
+    "credentials of users": _credentials,
+    "all topics": lambda api, names: _topics(api, names, MetadataRequest(topics=None)),
+    "resources": lambda api, names: _topics(api, names, ListConfigResourcesRequest(resource_types=[2])),
+}
+
+
+@pytest.mark.parametrize("name", SORTING)
+def test_what_an_answer_has_in_order_is_sorted_in_steps(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "SORTED_A_STEP", 20)
+    api = Api(topic_image("t"))
+    names = [Name(f"t{7_919 * each % 10_007}") for each in range(1_000)]
+    request = SORTING[name](api, names)
+    handler = BROKER_APIS.load(request.API_KEY)
+    function: Any = handler.function if handler.long is None else handler.long.steps
+    asked = RequestContext(request.API_KEY, 1, 0, None, 1, "PLAINTEXT", "h")
+    before, most = Name.compared, 0
+    for _ in function(api.node, asked, request):
+        most, before = max(most, Name.compared - before), Name.compared
+    most = max(most, Name.compared - before)
+    assert 0 < most < 1_000
 
 
 def test_resources_with_settings_are_listed_in_steps() -> None:

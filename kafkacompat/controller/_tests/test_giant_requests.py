@@ -4,16 +4,20 @@ loop."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from kafkacompat import tasks
 from kafkacompat.controller import configuration_control_manager, replication_control_manager, topics
 from kafkacompat.controller._tests.harness import Harness, context
 from kafkacompat.controller._tests.test_steps import pauses, settle, with_partitions
 from kafkacompat.controller.configuration_control_manager import MAX_VALUE_LENGTH
 from kafkacompat.controller.controller_result import RECORDS_A_STEP, SCANNED_A_STEP
+from kafkacompat.controller.partition_change_builder import BrokerChange, generate_leader_and_isr_updates
 from kafkacompat.raft import describe
+from kafkacompat.tasks import Work
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.alter_configs_request import AlterableConfig as OldConfig
 from kafkacompat.wire.messages.alter_configs_request import AlterConfigsRequest
@@ -21,6 +25,11 @@ from kafkacompat.wire.messages.alter_configs_request import AlterConfigsResource
 from kafkacompat.wire.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
     ReassignableTopic,
+)
+from kafkacompat.wire.messages.create_topics_request import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
 )
 from kafkacompat.wire.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from kafkacompat.wire.messages.describe_quorum_request import DescribeQuorumRequest, PartitionData, TopicData
@@ -86,6 +95,58 @@ def test_one_resource_has_a_bounded_number_of_settings(harness: Harness, count: 
         assert answer.error_message == "More than 2000 settings of one resource in one request."
     else:
         assert (answer.error_code, len(made.records)) == (ErrorCode.NONE, count)
+
+
+@pytest.mark.parametrize(
+    ("count", "value"),
+    [(1_500, "1"), (20, "x" * (configuration_control_manager.CHARACTERS_MAX // 30))],
+    ids=["settings", "characters"],
+)
+def test_the_settings_of_a_broker_are_bounded_over_all_requests(
+    harness: Harness, count: int, value: str
+) -> None:
+    """All of them are compared, checked and read in one step."""
+    settings = harness.controller._settings
+    before = {f"x{index}": value for index in range(count)}
+    image = replace(harness.image, configs={(BROKER, ""): before})
+
+    def altered_to(*changes: tuple[str, int, str | None]) -> tuple[int, int]:
+        request = IncrementalAlterConfigsRequest(resources=[resource("", *changes, kind=BROKER)])
+        made, _ = pauses(configuration_control_manager.incremental_alter_configs(image, settings, request))
+        return made.response.responses[0].error_code, len(made.records)
+
+    more = [(f"y{index}", 0, value) for index in range(count)]
+    assert altered_to(*more) == (ErrorCode.INVALID_CONFIG, 0)
+    assert altered_to(more[0]) == (ErrorCode.NONE, 1)
+    # Of what is too much already, something may be taken away.
+    image = replace(image, configs={(BROKER, ""): {**before, **{name: value for name, _, value in more}}})
+    assert altered_to(("x0", 1, None)) == (ErrorCode.NONE, 1)
+    assert altered_to(("z", 0, value)) == (ErrorCode.INVALID_CONFIG, 0)
+
+
+def test_a_new_topic_with_too_many_settings_is_refused_without_a_look_at_them(harness: Harness) -> None:
+    many = [CreatableTopicConfig(name=f"x{index}", value="1") for index in range(MANY)]
+    request = CreateTopicsRequest(topics=[CreatableTopic(name="new", configs=many)])
+    made, paused = pauses(
+        topics.create_topics(harness.image, harness.controller._settings, harness.random, request)
+    )
+    (answer,) = made.response.topics
+    assert answer.error_code == ErrorCode.INVALID_CONFIG
+    assert answer.error_message == "More than 2000 settings of one resource in one request."
+    assert paused == 0
+
+
+def test_the_settings_of_many_new_topics_are_read_in_steps(harness: Harness) -> None:
+    count = configuration_control_manager.SETTINGS_MAX
+    many = [CreatableTopicConfig(name=f"x{index}", value="1") for index in range(count)]
+    request = CreateTopicsRequest(
+        topics=[CreatableTopic(name=f"new{index}", configs=many) for index in range(topics.TOPICS_A_STEP)]
+    )
+    made, paused = pauses(
+        topics.create_topics(harness.image, harness.controller._settings, harness.random, request)
+    )
+    assert {each.error_code for each in made.response.topics} == {ErrorCode.INVALID_CONFIG}
+    assert paused >= topics.TOPICS_A_STEP * count // (2 * topics.NAMED_A_STEP)
 
 
 def test_resources_without_settings_are_looked_at_in_steps(harness: Harness) -> None:
@@ -248,3 +309,42 @@ def test_a_description_of_other_quorums_is_refused_in_steps(
     assert not answer.done
     settle(harness)
     assert len(answer.result().topics) == topics
+
+
+class Name(str):
+    """Counts how often names are compared to be sorted."""
+
+    __slots__ = ()
+    compared = 0
+
+    def __lt__(self, other: str) -> bool:
+        Name.compared += 1
+        return str.__lt__(self, other)
+
+
+WALKS: dict[str, Callable[[Any, Any], Work[Any]]] = {
+    "elections": lambda image, settings: replication_control_manager.elect_leaders(
+        image, settings, ElectLeadersRequest(topic_partitions=None)
+    ),
+    "reassignments": lambda image, settings: replication_control_manager.list_partition_reassignments(
+        image, ListPartitionReassignmentsRequest(topics=None)
+    ),
+    "balance": replication_control_manager.maybe_balance_partition_leaders,
+    "a broker that goes": lambda image, settings: generate_leader_and_isr_updates(
+        image, settings, BrokerChange(to_remove=7), lambda partition: 7 in partition.isr
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WALKS)
+def test_the_names_of_all_topics_are_sorted_in_steps(
+    harness: Harness, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "SORTED_A_STEP", 20)
+    topic = harness.image.topics["t"]
+    names = [Name(f"t{7_919 * each % 10_007}") for each in range(1_000)]
+    image = replace(harness.image, topics={each: replace(topic, name=each) for each in names})
+    before, most = Name.compared, 0
+    for _ in WALKS[name](image, harness.controller._settings):
+        most, before = max(most, Name.compared - before), Name.compared
+    assert 0 < max(most, Name.compared - before) < 1_000

@@ -404,12 +404,16 @@ def test_many_names_are_refused_in_steps(names: list[str], code: ErrorCode) -> N
 def test_settings_without_values_are_named_as_far_as_an_answer_has_room() -> None:
     harness = Harness().start()
     harness.serve()
-    nulls = [CreatableTopicConfig(name=f"name-{each}", value=None) for each in range(3 * NAMED_A_STEP)]
+    nulls = [
+        CreatableTopicConfig(name=f"name-{each}" + "x" * 40, value=None)
+        for each in range(configuration_control_manager.SETTINGS_MAX)
+    ]
     topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1, configs=nulls)
     answer = harness.call(harness.controller.create_topics, CreateTopicsRequest(topics=[topic]))
     (refused,) = answer.topics
     assert refused.error_code == ErrorCode.INVALID_CONFIG
-    assert refused.error_message.startswith("Null value not supported for topic configs: name-0,name-1,")
+    assert refused.error_message.startswith("Null value not supported for topic configs: name-0xxx")
+    assert len(refused.error_message) < configuration_control_manager.SETTINGS_MAX * 40
     encode(answer, 7)
 
 

@@ -31,7 +31,7 @@ from kafkacompat.coordinator.loading import RECORD_COST
 from kafkacompat.coordinator.shard import REPLIES_AT_ONCE, REPLY_COST, ShardState
 from kafkacompat.coordinator.shards import STRETCH
 from kafkacompat.group import consumer_protocol as subscriptions
-from kafkacompat.group import group_coordinator, group_metadata_manager
+from kafkacompat.group import group_coordinator, group_metadata_manager, image_topics
 from kafkacompat.group._tests.members import heartbeat as consumer_heartbeat
 from kafkacompat.group._tests.test_offsets import OFFSET_DELETE, describe
 from kafkacompat.group._tests.test_transactional_offsets import EPOCH, PRODUCER_ID, Verifier
@@ -39,9 +39,10 @@ from kafkacompat.group.classic.classic_group import ClassicGroupMember, ClassicG
 from kafkacompat.group.consumer_protocol import DISTINCT_TOPICS_MAX, MalformedSubscription, topics_of_all
 from kafkacompat.group.describe import LOWERED_A_STEP, TOLD_COST
 from kafkacompat.group.group_metadata_manager import GroupMetadataManager, machine_of
+from kafkacompat.group.image_topics import GROUPS_A_MICROSECOND, TOPICS_TOGETHER_COST, look_at_topics
 from kafkacompat.group.offset_metadata_manager import MOVE_COST, OffsetMetadataManager
 from kafkacompat.group.records import OffsetRecord
-from kafkacompat.group.sweeps import BATCH_BYTES_MAX, batches
+from kafkacompat.group.sweeps import BATCH_BYTES_MAX, GroupSweeps, batches
 from kafkacompat.ids import OFFSETS_TOPIC
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.tasks import TURN_COST
@@ -550,6 +551,63 @@ def test_one_image_begins_with_few_shards_at_once() -> None:
         pass
     assert fetch(world, group="g299").committed_offset == -1
     assert sum(machine_of(each).offsets.count for each in world.coordinator._shards) == 0
+
+
+def test_very_many_deleted_topics_are_told_to_a_few_shards_at_once() -> None:
+    world = LeadingCoordinator(count=10)
+    keep = [world.image.topics[name] for name in (OFFSETS_TOPIC, "u")]
+    count = TURN_COST * group_coordinator.DELETED_A_MICROSECOND // 3
+    world.publish([*keep, *(topic_image(f"x{index}", 1) for index in range(count))])
+    for group in range(20):
+        commit(world, 5, group=f"g{group}", topic="x0", partition=0)
+    while world.time.step():
+        pass
+    told: list[int] = []
+    notes = GroupSweeps.drop_topics
+
+    def noted(sweeps: GroupSweeps, shard: Any, *arguments: Any, **options: Any) -> None:
+        told[-1] += 1
+        notes(sweeps, shard, *arguments, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(GroupSweeps, "drop_topics", noted)
+        told.append(0)
+        world.publish(keep)
+        while told.append(0) or world.time.step():
+            pass
+    assert sum(told) == 10
+    assert max(told) <= 4
+    assert sum(machine_of(each).offsets.count for each in world.coordinator._shards) == 0
+
+
+def test_very_many_changed_topics_are_looked_at_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(image_topics, "TOPICS_TOGETHER", 5)
+    monkeypatch.setattr(image_topics, "TOPICS_TOGETHER_COST", TURN_COST // 2)
+    world = LeadingCoordinator(count=4)
+    seen: list[int] = []
+    look = GroupMetadataManager.on_topics
+
+    def looked(machine: GroupMetadataManager, topics: Any, changed: set[str], has_new: bool) -> int:
+        seen[-1] += len(changed)
+        assert topics is world.coordinator._topics
+        return look(machine, topics, changed, has_new)
+
+    monkeypatch.setattr(GroupMetadataManager, "on_topics", looked)
+    seen.append(0)
+    world.publish([*world.image.topics.values(), *(topic_image(f"x{index}", 1) for index in range(50))])
+    while seen.append(0) or world.time.step():
+        pass
+    assert sum(seen) == 4 * 50
+    assert max(seen) <= 2 * 5
+
+
+def test_what_it_costs_to_tell_groups_of_topics_counts_each_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = LeadingCoordinator()
+    for index in range(50):
+        told = {"subscribed_topic_names": ["t", "u"], "rebalance_timeout_ms": 60_000, "topic_partitions": []}
+        consumer_heartbeat(world, group_id=f"g{index}", member_id="m", member_epoch=0, **told)
+    costs = look_at_topics(["t", "u"], world.coordinator._shards, lambda: world.coordinator._topics)
+    assert list(costs) == [TOPICS_TOGETHER_COST + 2 * 50 // GROUPS_A_MICROSECOND]
 
 
 # Answers of many groups and members

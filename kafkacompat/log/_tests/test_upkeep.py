@@ -54,6 +54,21 @@ def test_producer_ids_expire_in_steps_and_past_a_log_that_fails(faults: Any) -> 
     assert [type(error) for error in faults.take()] == [KeyError]
 
 
+def test_the_expiry_of_producer_ids_compares_no_names_of_logs() -> None:
+    class Name(str):
+        __slots__ = ()
+
+        def __lt__(self, other: str) -> bool:
+            raise AssertionError("to sort all names is one step")
+
+    upkeep = upkeep_of()
+    logs = {TopicPartition(Name(f"t{each}"), 0): log_with(1) for each in range(3)}
+    upkeep._manager.logs.update(logs)
+    for _ in upkeep.remove_expired_producers(NOW_MS + 10, 10):
+        pass
+    assert not any(each.state.producers for each in logs.values())
+
+
 def test_retention_goes_on_past_a_log_that_fails(faults: Any) -> None:
     def fails(now_ms: int) -> int:
         raise KeyError("of a log")

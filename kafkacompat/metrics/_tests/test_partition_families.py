@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from kafkacompat.metrics.families import Families
-from kafkacompat.metrics.partitions import PARTITION, REPLICAS, partition_families, replica_families
+from types import SimpleNamespace
+from typing import Any
+
+from kafkacompat.ids import TopicPartition
+from kafkacompat.metrics.families import COUNTED_A_STEP, Families
+from kafkacompat.metrics.partitions import (
+    PARTITION,
+    REPLICAS,
+    log_families,
+    partition_families,
+    replica_families,
+)
 from kafkacompat.partition._tests.cluster import Cluster
 
 
@@ -45,3 +55,10 @@ def test_replicas_that_a_reassignment_adds_are_not_missed() -> None:
     cluster.drain()
     shown = of_leader(cluster)
     assert shown[f"{REPLICAS}underreplicatedpartitions"] == shown[f"{PARTITION}underreplicated"] == 1
+
+
+def test_very_many_logs_are_listed_in_steps() -> None:
+    logs = {TopicPartition("t", index): None for index in range(5 * COUNTED_A_STEP)}
+    manager: Any = SimpleNamespace(logs=logs, directories=[], cordoned=())
+    families = log_families(manager)
+    assert sum(next(families) is None for _ in range(6)) == 6

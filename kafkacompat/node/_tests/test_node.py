@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from kafkacompat.net.failures import ConnectionLost
 from kafkacompat.node import auto_topic_creation_manager
 from kafkacompat.node.auto_topic_creation_manager import (
     CREATED_WITHIN_MS,
+    FAILED_US,
+    MAX_IN_FLIGHT,
     AutoTopicCreationManager,
     creatable_topic,
 )
@@ -235,6 +238,29 @@ def test_a_topic_for_whose_creation_there_was_no_memory_is_created_later(
             topics.request(["a"])
     topics.request(["a"])
     assert len(asked) == 1
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_very_many_topics_that_are_not_made_are_told_in_steps(is_answered: bool) -> None:
+    answer: Deferred[Any] = Deferred()
+    time = HandTime()
+    told: list[str] = []
+    topics = AutoTopicCreationManager(
+        config(), lambda *_: answer, lambda name, *_: told.append(name), Tasks(time), time
+    )
+    names = [f"t{index}" for index in range(MAX_IN_FLIGHT)]
+    topics.request(names)
+    if is_answered:
+        refused = [CreatableTopicResult(name=name, error_code=38) for name in names]
+        answer.resolve(CreateTopicsResponse(topics=refused))
+    else:
+        answer.fail(ControllerTimedOut("nobody"))
+    counts = [len(told)]
+    while time.step():
+        counts.append(len(told))
+    assert told == names
+    assert max(later - earlier for earlier, later in pairwise([0, *counts])) <= TURN_COST // FAILED_US
+    assert not topics._in_flight
 
 
 @pytest.mark.parametrize("end", ["known", "made by another", "refused", "unanswered", "late"])

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from kafkacompat.controller.image import MetadataImage
+from kafkacompat.controller.image import MetadataImage, PartitionRegistration, TopicImage
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
 from kafkacompat.partition._tests.kit import LedPartitions, image_of, partition_image, topic_image
 from kafkacompat.partition._tests.test_fetch import parked, rows, want
-from kafkacompat.partition.hosted_partitions import TAKEN_AT_ONCE_MAX, TAKEN_US
+from kafkacompat.partition.hosted_partitions import TAKEN_AT_ONCE_MAX, TAKEN_US, RoleChanges
 from kafkacompat.partition.partition import Partition
 from kafkacompat.tasks import TURN_COST
 from kafkacompat.wire.errors import ErrorCode
@@ -103,6 +103,52 @@ def test_a_topic_made_anew_comes_after_the_one_of_its_name_has_gone() -> None:
     assert (old.topics["t"].id, last.partition) not in manager.by_id
     manager.hosted.finish_changes()
     assert {core.topic_id for core in manager.by_id.values()} == {anew.id}
+
+
+def test_a_topic_that_goes_twice_before_its_logs_are_let_go_of_leaves_the_last_of_its_name() -> None:
+    world = following()
+    manager = world.manager
+    manager.on_image(manager.image, led_here(world))
+    for generation in (1, 2):
+        manager.on_image(manager.image, MetadataImage(offset=manager.image.offset + 1))
+        anew = topic_image("t", {index: partition_image() for index in range(COUNT)}, generation=generation)
+        manager.on_image(manager.image, image_of(anew))
+    core = manager.core(TopicPartition("t", COUNT - 1))
+    assert core is not None
+    assert core.topic_id == anew.id
+    manager.hosted.finish_changes()
+    for index in range(COUNT):
+        manager.core(TopicPartition("t", index))
+    assert [core.topic_id for core in manager.by_id.values()] == [anew.id] * COUNT
+    assert not manager.hosted.changes
+
+
+def test_the_deletion_of_a_topic_is_noted_without_a_look_at_each_partition() -> None:
+    class Many(dict[int, PartitionRegistration]):
+        """Too many to be looked at."""
+
+        def __len__(self) -> int:
+            return 10**9
+
+    world = following()
+    taken: list[tuple[TopicPartition, bool]] = []
+    changes = RoleChanges(
+        world.manager.hosted._services,
+        lambda name, topic_id, image, is_new: taken.append((name, image is None)),
+    )
+    changes.add_deletion(TopicImage("u", b"u" * 16, Many()), now=False)
+    last = TopicPartition("u", 10**9 - 1)
+    assert len(taken) == TAKEN_AT_ONCE_MAX
+    assert last in changes
+    changes.take_now(last)
+    assert last not in changes
+    turn(world)
+    assert [name.partition for name, _ in taken] == [
+        *range(TAKEN_AT_ONCE_MAX),
+        last.partition,
+        *range(TAKEN_AT_ONCE_MAX, TAKEN_AT_ONCE_MAX + TAKEN_A_STEP),
+    ]
+    assert all(is_gone for _, is_gone in taken)
 
 
 def test_what_coordinators_lean_on_is_taken_at_once() -> None:

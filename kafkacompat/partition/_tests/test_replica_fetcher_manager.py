@@ -3,6 +3,7 @@ are kept."""
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import Any
 
@@ -14,10 +15,10 @@ from conftest import Faults
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log.unified_log import UnifiedLog
-from kafkacompat.partition import hosted_partitions
+from kafkacompat.partition import hosted_partitions, replica_fetcher
 from kafkacompat.partition import replica_fetcher_manager as replication
 from kafkacompat.partition._tests.cluster import T0, Cluster, FakeChannel, values_of
-from kafkacompat.partition.following import BATCHES_AT_ONCE, FollowerFetches
+from kafkacompat.partition.following import BATCHES_AT_ONCE, TRUNCATION_US, Fetched, FollowerFetches
 from kafkacompat.partition.partition import Partition
 from kafkacompat.partition.replica_fetcher_manager import ReplicaFetcherManager
 from kafkacompat.records.batch import BatchCorrupt
@@ -737,6 +738,64 @@ def test_a_follower_that_catches_up_on_very_many_small_batches_gives_way_between
     assert cluster.nodes[2].log().log_end_offset == sum(appended) == count
     assert max(appended) == BATCHES_AT_ONCE
     assert set(cluster.partition().isr) == {1, 2}
+
+
+def done_by_steps(monkeypatch: pytest.MonkeyPatch, of: type, name: str) -> list[int]:
+    """How often each step of a fetcher calls this method."""
+    counts: list[int] = []
+    go_on, original = Task.go_on, getattr(of, name)
+
+    def step(self: Any) -> None:
+        if not self.what.startswith("fetching from node"):
+            go_on(self)
+            return
+        counts.append(0)
+        go_on(self)
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        counts[-1] += 1
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(Task, "go_on", step)
+    monkeypatch.setattr(of, name, counted)
+    return counts
+
+
+def test_a_follower_with_a_new_disk_begins_with_its_partitions_a_few_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    count = 9
+    cluster = Cluster((1, 3), partitions=count)
+    cluster.settle()
+    cluster.kill(3)
+    names = [TopicPartition("t", index) for index in range(count)]
+    for name in names:
+        assert produced(cluster, b"a", name.partition) is ErrorCode.NONE
+    deleted = cluster.leader().manager.delete_records(dict.fromkeys(names, 1), 30_000)
+    cluster.settle()
+    assert set(deleted.result().values()) == {(ErrorCode.NONE, 1)}
+    begun = done_by_steps(monkeypatch, UnifiedLog, "truncate_fully_and_start_at")
+    cluster.restart(3, empty=True)
+    cluster.settle(5000)
+    assert [cluster.nodes[3].log(name).log_start_offset for name in names] == [1] * count
+    assert sum(begun) == count
+    assert max(begun) <= TURN_COST // TRUNCATION_US
+
+
+def test_what_an_answer_says_of_very_many_partitions_is_carried_out_in_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(replica_fetcher, "ACTED_US", TURN_COST // 2)
+    cluster = Cluster((1, 3))
+    cluster.settle()
+    (fetcher,) = cluster.nodes[3].replication._fetchers.values()
+    outcome = Fetched.nothing()
+    outcome.notes.extend([f"something of partition {index}" for index in range(20)])
+    told = done_by_steps(monkeypatch, logging.Logger, "info")
+    fetcher._tasks.start("fetching from node 1: an answer", fetcher._act_on(outcome))
+    cluster.settle(1)
+    assert sum(told) >= 20
+    assert max(told) <= 3
 
 
 def test_a_leader_that_was_alone_watches_the_replicas_that_it_gets() -> None:

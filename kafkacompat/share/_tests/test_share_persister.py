@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,7 +23,13 @@ from kafkacompat.share._tests.share_coordinator_kit import (
     ShareCoordinatorNode,
     initialization,
 )
-from kafkacompat.share.persister import ATTEMPTS_MAX, DefaultStatePersister
+from kafkacompat.share.persister import (
+    ATTEMPTS_MAX,
+    LOOKED_AT_TOGETHER,
+    QUEUE_US,
+    DefaultStatePersister,
+    OperationQueue,
+)
 from kafkacompat.share.service import (
     ReadState,
     ShareError,
@@ -41,6 +48,7 @@ from kafkacompat.share.share_coordinator import (
     StateApi,
     refusal,
 )
+from kafkacompat.tasks import TURN_COST
 from kafkacompat.wire.errors import ErrorCode as E
 from kafkacompat.wire.errors import error_text
 
@@ -540,3 +548,74 @@ def test_an_answer_that_cannot_be_read_holds_up_nothing(faults: Any) -> None:
     later = world.persister.read(KEY, 1)
     world.remote.answer(E.FENCED_STATE_EPOCH)
     assert later.result().error.code is E.FENCED_STATE_EPOCH
+
+
+MANY = 1_000
+
+
+def asked_for_many(world: PersisterNode) -> list[Deferred[ShareError]]:
+    """Writes of many share-partitions, in one request behind that of another one."""
+    world.asks(OTHER)
+    return [
+        world.persister.write(SharePartitionKey("g", TOPIC, index), WriteState(1, 2, 0, 0, ()))
+        for index in range(2, 2 + MANY)
+    ]
+
+
+def done_by_steps(world: PersisterNode, answers: list[Deferred[ShareError]]) -> list[int]:
+    done = [sum(each.done for each in answers)]
+    while done[-1] < MANY and world.time.step():
+        done.append(sum(each.done for each in answers))
+    return [later - earlier for earlier, later in pairwise([0, *done])]
+
+
+@pytest.mark.parametrize("code", [E.NONE, E.INVALID_REQUEST, ConnectionLost("x")])
+def test_an_answer_for_many_share_partitions_is_taken_in_steps(code: E | Exception) -> None:
+    world = PersisterNode()
+    answers = asked_for_many(world)
+    world.remote.answer()
+    if isinstance(code, Exception):
+        world.remote.fail(code)
+        steps = [len(world.persister._backing_off)]
+        while steps[-1] < MANY and world.time.step():
+            steps.append(len(world.persister._backing_off))
+        taken = [later - earlier for earlier, later in pairwise([0, *steps])]
+    else:
+        world.remote.answer(code)
+        taken = done_by_steps(world, answers)
+    assert sum(taken) == MANY
+    assert max(taken) <= TURN_COST // QUEUE_US
+
+
+def test_a_persister_that_stops_while_an_answer_is_taken_refuses_the_rest() -> None:
+    world = PersisterNode()
+    answers = asked_for_many(world)
+    world.remote.answer()
+    world.remote.answer()
+    world.persister.close()
+    told = [each.result().code for each in answers]
+    assert set(told) == {E.NONE, E.COORDINATOR_NOT_AVAILABLE}
+    while world.time.step():
+        pass
+
+
+def test_many_share_partitions_whose_coordinator_moves_are_asked_for_in_steps() -> None:
+    world = PersisterNode()
+    answers = asked_for_many(world)
+    world.remote.answer()
+    world.remote.fail(ConnectionLost("x"))
+    while len(world.persister._backing_off) < MANY:
+        assert world.time.step()
+    began: list[int] = []
+    start = world.persister._start
+
+    def starting(queues: Sequence[OperationQueue]) -> None:
+        began.append(len(queues))
+        start(queues)
+
+    world.persister._start = starting  # type: ignore[method-assign]
+    world.lead(NODE_ID)
+    assert 0 < sum(began) < MANY
+    while not all(each.done for each in answers):
+        assert world.time.step()
+    assert max(began) <= LOOKED_AT_TOGETHER
