@@ -1,7 +1,8 @@
 """Rebuilds the damaged indexes of a segment in the background, while its log stays in use.
 
 A worker thread reads the segment. Afterwards the new files are put in place, if the segment has not changed. Until
-then reads that need the indexes are refused, and clients retry.
+then reads that need the indexes are refused, and clients retry. Files are found by their paths, which another topic of
+the same name takes over: so nothing is put in place for a log that is not served any more.
 """
 
 from __future__ import annotations
@@ -25,8 +26,11 @@ if TYPE_CHECKING:
 class IndexRebuild:
     """`run` blocks and changes nothing of the loop's. `finish` runs in the loop's thread."""
 
-    def __init__(self, disk: Disk, log: UnifiedLog, segment: LogSegment) -> None:
+    def __init__(
+        self, disk: Disk, log: UnifiedLog, segment: LogSegment, is_served: Callable[[UnifiedLog], bool]
+    ) -> None:
         self._disk = disk
+        self._is_served = is_served
         self.log = log
         self.segment = segment
         self._stem = segment.stem
@@ -75,16 +79,26 @@ class IndexRebuild:
         return False
 
     def is_wanted(self) -> bool:
-        """Whether the segment still belongs to its log, under the same name."""
-        return self.segment.stem == self._stem and any(one is self.segment for one in self.log.segments)
+        """Whether the segment still belongs to its log, and the log is served under the same name."""
+        return (
+            self.segment.stem == self._stem
+            and self._is_served(self.log)
+            and any(one is self.segment for one in self.log.segments)
+        )
 
 
 class IndexRebuilds:
     """The segments of a node whose indexes wait to be rebuilt. Bounded by the number of segments."""
 
-    def __init__(self, disk: Disk, note: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        note: Callable[[str], None],
+        is_served: Callable[[UnifiedLog], bool] = lambda log: True,
+    ) -> None:
         self._disk = disk
         self._note = note
+        self._is_served = is_served
         self._waiting: dict[LogSegment, UnifiedLog] = {}
         self._told: Callable[[], None] = lambda: None
 
@@ -104,8 +118,11 @@ class IndexRebuilds:
             self._told()
 
     def begin(self) -> IndexRebuild | None:
-        for segment, log in self._waiting.items():
-            return IndexRebuild(self._disk, log, segment)
+        while self._waiting:
+            segment, log = next(iter(self._waiting.items()))
+            if self._is_served(log):
+                return IndexRebuild(self._disk, log, segment, self._is_served)
+            del self._waiting[segment]
         return None
 
     def done(self, rebuild: IndexRebuild) -> None:

@@ -105,7 +105,7 @@ class LogManager:
         self.logs: dict[TopicPartition, UnifiedLog] = {}
         self._home: dict[TopicPartition, LogDirectory] = {}
         self.deletions = DeletionQueue(disk, clock, note)
-        self.index_rebuilds = IndexRebuilds(disk, note)
+        self.index_rebuilds = IndexRebuilds(disk, note, self.has)
         self.rolled = RolledLogs()
         self._index_cache = IndexCache(open_files_max=open_files_max)
         self.flush_times_ms = Histogram()

@@ -279,15 +279,27 @@ class Source:
         self, channel: Channel, asked: list[MirroredPartition], timestamp: int
     ) -> list[MirroredPartition]:
         """Returns the partitions for which the source's start is needed."""
+        ids = {followed.name.topic: followed.topic_id for followed in asked}
         try:
             response = await channel.request(
                 self.fetches.offsets_request(asked, timestamp), REQUEST_TIMEOUT_MS
+            )
+            # Offsets are asked for by name. Of a topic that was made again they would truncate the mirror of the former one.
+            # Whoever still has the former one now had it when it answered.
+            told = await channel.request(
+                MetadataRequest(
+                    topics=[MetadataRequestTopic(name=name) for name in sorted(ids)],
+                    allow_auto_topic_creation=False,
+                ),
+                REQUEST_TIMEOUT_MS,
             )
         except (ChannelError, OSError) as error:
             logger.info("[Mirror source=%s] offsets: %s", self.bootstrap, error)
             for followed in asked:
                 self.fetches.resolved(followed, self._clock.monotonic_ms() + BACKOFF_MS)
             return []
+        there = {topic.name: topic.topic_id for topic in told.topics if not topic.error_code}
+        response.topics = [topic for topic in response.topics if there.get(topic.name) == ids.get(topic.name)]
         outcome = Outcome()
         left = await in_turns(
             self.fetches.take_offsets(asked, timestamp, response, self._clock.monotonic_ms(), outcome)

@@ -1294,7 +1294,8 @@ class FetchPurgatory:
         )
         if takes_what_there_is or self._is_due(waiter, core, asked):
             self.consumers.remove(waiter)
-            if takes_what_there_is and len(waiter.context.partitions) == 1 and self._is_direct(waiter, core):
+            is_alone = len(waiter.context.partitions) == 1
+            if takes_what_there_is and is_alone and self._is_direct(waiter, core, asked):
                 response = waiter.packed(core, asked)
                 if response is None:
                     waiter.finish_one(core, asked)
@@ -1303,12 +1304,19 @@ class FetchPurgatory:
             else:
                 waiter.expire()
 
-    def _is_direct(self, waiter: DelayedFetch, core: Partition) -> bool:
+    def _is_direct(self, waiter: DelayedFetch, core: Partition, asked: Any) -> bool:
         """Whether the answer may have this partition without being looked for anew."""
         return (
             type(waiter) is DelayedFetch
             and waiter.parameters.may_read is None
-            and self._manager.by_name.get(core.topic_partition) is core
+            and self._is_asked_for(waiter, core, asked)
+        )
+
+    def _is_asked_for(self, waiter: DelayedFetch, core: Partition, asked: Any) -> bool:
+        """Whether a partition that has moved is here, and the one that was asked for. Fetches are woken by name, which a topic
+        that was made anew has too."""
+        return self._manager.by_name.get(core.topic_partition) is core and (
+            not waiter.parameters.uses_topic_ids or core.topic_id == asked.topic_id
         )
 
     def _appended(self, core: Partition) -> None:
@@ -1339,7 +1347,7 @@ class FetchPurgatory:
             is_alone = (
                 waiter.context.session is not None
                 and (not waiter.untold or waiter.untold == [asked])
-                and self._is_direct(waiter, core)
+                and self._is_direct(waiter, core, asked)
             )
             if is_alone:
                 response = waiter.packed(core, asked)
@@ -1361,7 +1369,7 @@ class FetchPurgatory:
     def _has_anything_for(self, waiter: DelayedFetch, core: Partition, asked: Any) -> bool:
         """As `_is_due`, for a follower to which any byte is enough: the number of bytes is not needed."""
         key = core.topic_partition
-        is_due = self._manager.by_name.get(key) is not core or self._reads.has_anything(
+        is_due = not self._is_asked_for(waiter, core, asked) or self._reads.has_anything(
             core, asked, waiter.parameters
         )
         waiter.asked[key] = asked
@@ -1373,7 +1381,7 @@ class FetchPurgatory:
         key = core.topic_partition
         known = waiter.counted.get(key, NOTHING_COUNTED)
         counted = ENDS_WAIT
-        if self._manager.by_name.get(key) is core:
+        if self._is_asked_for(waiter, core, asked):
             counted = self._reads.available(core, asked, waiter.parameters, known)
         if counted.size != ANSWER_NOW:
             waiter.total += counted.size - known.size

@@ -473,8 +473,10 @@ class HostedPartitions:
             self._log_manager.discard_future(name)
 
     def storage_failed(self, core: Partition, error: OSError) -> None:
-        """An operation on the log's files failed."""
-        self._log_manager.partition_failed(core.topic_partition, error)
+        """An operation on the log's files failed. Of a partition that has gone meanwhile that says nothing of the directory that
+        another of its name has."""
+        if self._serves(core):
+            self._log_manager.partition_failed(core.topic_partition, error)
 
     def when_true(self, core: Partition) -> Deferred[None]:
         """Resolve when no checkpoint has an offset that is too high for the log."""

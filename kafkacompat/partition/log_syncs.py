@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+Key = tuple[str, int]
+
 ANCHORED_AT_ONCE = 64
 """Logs in one job. With a journaling file system the first sync writes the data of all of them, and the others have
 little to do."""
@@ -72,7 +74,8 @@ class DelayedFlush(DelayedOperation):
 
 
 class Flushes:
-    """flush.messages: syncs that produce requests wait for, one at a time per partition.
+    """flush.messages: syncs that produce requests wait for, one at a time per partition. That is a core here, because a topic
+    that was made anew has the name of a deleted one, which may still be synced.
 
     Kafka syncs inside the append. Here the append stays in the loop's thread, and the produce request that reached the
     limit is answered after a sync that covers it. The client gets the same guarantee, and no other request waits.
@@ -81,19 +84,20 @@ class Flushes:
     def __init__(
         self,
         services: PartitionServices,
+        cores: Mapping[Key, Partition],
         new_log_syncs: Mapping[TopicPartition, Deferred[ErrorCode]],
         budget: TurnBudget,
     ) -> None:
-        """`new_log_syncs` has the syncs of new logs, which produce requests wait for as well. A sync started here covers the
-        same files. `budget`: of all who are woken."""
+        """`cores` is the manager's table. `new_log_syncs` has the syncs of new logs, which produce requests wait for as well. A
+        sync started here covers the same files. `budget`: of all who are woken."""
         self._services = services
+        self._cores = cores
         self._new_log_syncs = new_log_syncs
-        self._running: dict[TopicPartition, Deferred[ErrorCode]] = {}
+        self._running: dict[Partition, Deferred[ErrorCode]] = {}
         self.awaited = self._running, new_log_syncs
         """While both are empty `when_flushed` has nothing to wait for."""
-        self._next: dict[TopicPartition, tuple[Partition, Deferred[ErrorCode]]] = {}
-        """Syncs requested while one runs. Such a sync starts after it, and so covers everything appended until then.
-        The core is that of the last request, because the running sync may be for a deleted topic of the same name."""
+        self._next: dict[Partition, Deferred[ErrorCode]] = {}
+        """Syncs requested while one runs. Such a sync starts after it, and so covers everything appended until then."""
         self._parked: DelayedOperationPurgatory[DelayedFlush] = DelayedOperationPurgatory(
             services.clock, services.timers, budget
         )
@@ -107,31 +111,30 @@ class Flushes:
         if core.unflushed < core.log.config.flush_messages:
             return
         core.unflushed = 0
-        name = core.topic_partition
-        if name in self._running:
-            _, answer = self._next.get(name) or (core, Deferred())
-            self._next[name] = core, answer
+        if core in self._running:
+            if core not in self._next:
+                self._next[core] = Deferred()
         else:
-            answer = self._running[name] = Deferred()
-            self._services.tasks.start(f"flush of {name}", self._flush(core, answer))
+            answer: Deferred[ErrorCode] = Deferred()
+            self._running[core] = answer
+            self._services.tasks.start(f"flush of {core.topic_partition}", self._flush(core, answer))
 
     async def _flush(self, core: Partition, answer: Deferred[ErrorCode]) -> None:
         """Sync the partition's log as long as somebody asks for it."""
-        name = core.topic_partition
         while True:
             try:
                 error = await self._sync(core)
             except Exception as bug:
-                report(f"flush of {name}", bug)
+                report(f"flush of {core.topic_partition}", bug)
                 error = ErrorCode.KAFKA_STORAGE_ERROR
-            del self._running[name]
-            following = self._next.pop(name, None)
+            del self._running[core]
+            following = self._next.pop(core, None)
             if following is None:
                 answer.resolve(error)
                 return
-            core, self._running[name] = following
+            self._running[core] = following
             answer.resolve(error)
-            answer = following[1]
+            answer = following
 
     async def _sync(self, core: Partition) -> ErrorCode:
         while True:
@@ -140,6 +143,9 @@ class Flushes:
             flush: LogFlush | None = None
             failure: Exception | None = None
             try:
+                if not self._services.logs.has(log):
+                    # Under its paths another topic may have files, and a sync completes those of the indexes first.
+                    raise LogRefused(ErrorCode.KAFKA_STORAGE_ERROR, "the log is not served any more")
                 flush = log.begin_flush()
             except Exception as error:
                 failure = error
@@ -174,8 +180,10 @@ class Flushes:
             return None
         pending: dict[TopicPartition, Deferred[ErrorCode]] = {}
         for name in partitions:
-            following = self._next.get(name)
-            flush = self._running.get(name) if following is None else following[1]
+            core = self._cores.get(name)
+            if core is None:  # its directory has failed since the append, in the same request
+                core = next((each for each in reversed(self._running) if each.topic_partition == name), None)
+            flush = None if core is None else self._next.get(core) or self._running.get(core)
             if flush is None and not is_replicated:
                 flush = self._new_log_syncs.get(name)
             if flush is not None:

@@ -263,15 +263,16 @@ Outcome = tuple[ErrorCode, int]
 
 
 class DelayedDeleteRecords(DelayedOperation):
-    """`required` is the log start that each waiting partition needs on every live replica."""
+    """`required` is the log start that each waiting partition needs on every live replica, `began` the topic that it was of."""
 
-    __slots__ = ("outcomes", "required")
+    __slots__ = ("began", "outcomes", "required")
 
     answer: Deferred[Mapping[TopicPartition, Outcome]]
 
     def __init__(self, outcomes: dict[TopicPartition, Outcome]) -> None:
         super().__init__()
         self.outcomes = outcomes
+        self.began: dict[TopicPartition, Uuid] = {}
         self.required: dict[TopicPartition, int] = {}
 
     def expire(self) -> None:
@@ -285,7 +286,8 @@ class DeleteRecordsPurgatory:
     """DeleteRecords waits until every live replica has followed the leader's new log start.
 
     Each partition is waited for separately. Followers learn the new start from a fetch response and report theirs with
-    the next fetch. At the timeout the remaining partitions get REQUEST_TIMED_OUT; their records stay deleted.
+    the next fetch. At the timeout the remaining partitions get REQUEST_TIMED_OUT; their records stay deleted. A topic that was
+    made again says nothing of the former one.
     """
 
     def __init__(
@@ -316,6 +318,9 @@ class DeleteRecordsPurgatory:
         waiter = DelayedDeleteRecords(outcomes)
         waiter.required.update(required)
         for partition in required:
+            core = self._cores.get(partition)
+            if core is not None:
+                waiter.began[partition] = core.topic_id
             self._settle(waiter, partition)
         if not waiter.required or timeout_ms <= 0 or self._parked.is_full():
             waiter.expire()
@@ -342,6 +347,8 @@ class DeleteRecordsPurgatory:
         core = self._cores.get(partition)
         if core is None:
             outcome = self._absent(partition), -1
+        elif waiter.began.get(partition, core.topic_id) != core.topic_id:
+            outcome = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1
         elif core.check_leader(NO_EPOCH) is not NONE:
             outcome = ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
         elif (low := core.low_watermark()) >= offset:

@@ -140,7 +140,7 @@ class ReplicaManager:
         self.release_wakeups = self.wakeups.release
         self.advanced = self.wakeups.advanced
         self.when_replicated = self.wakeups.produces.when_replicated
-        self._flushes = Flushes(services, hosted.new_log_syncs.answers, self.wakeups.budget)
+        self._flushes = Flushes(services, self.by_name, hosted.new_log_syncs.answers, self.wakeups.budget)
         self.when_flushed = self._flushes.when_flushed
         self._searches = Searches(
             services, lambda core: self.by_id.get((core.topic_id, core.topic_partition.partition))

@@ -11,7 +11,7 @@ import pytest
 from kafkacompat._tests.doubles import HandTime
 from kafkacompat.ids import TopicPartition, Uuid
 from kafkacompat.log._tests.disks import carry_out
-from kafkacompat.log._tests.logs import NOW_MS, all_values, batch_of, config
+from kafkacompat.log._tests.logs import NOW_MS, all_values, batch_of, config, index_files
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.checkpoint import (
     CLEANER_FILE,
@@ -25,6 +25,7 @@ from kafkacompat.log.checkpoint import (
 )
 from kafkacompat.log.flush import make_durable
 from kafkacompat.log.log_manager import LogManager
+from kafkacompat.log.log_segment import LogSegment
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.log.upkeep import LogUpkeep
 from kafkacompat.partition.following import truncate_to_divergence
@@ -624,3 +625,57 @@ def test_of_two_logs_of_a_topic_made_anew_the_one_that_has_more_counts_beside_on
     again.settle_rivals(lambda name: NEW)
     log = again.futures.logs[NAME] if future else again.logs[NAME]
     assert (log.topic_id, numbers(log)) == (NEW, list(range(60)))
+
+
+@pytest.mark.parametrize("was_being_read", [True, False])
+def test_indexes_that_are_built_anew_for_a_deleted_topic_are_not_put_in_the_place_of_another_s(
+    was_being_read: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The topic that was made anew has files of the same names."""
+    disk = MemoryDisk()
+    manager = manager_on(disk)
+    log = new_log(manager, OLD)
+    fill(log, 0, 100)
+    upkeep = LogUpkeep(manager)
+    manager.index_rebuilds.report(log, log.segments[0])
+    anew: list[UnifiedLog] = []
+
+    def make_anew() -> None:
+        manager.delete_later(NAME)
+        anew.append(new_log(manager))
+        fill(anew[0], 100, 103)
+        anew[0].flush()
+
+    def finish_reindex(segment: LogSegment) -> None:
+        make_anew()
+        finish(segment)
+
+    plan = upkeep.rebuild_indexes()
+    assert plan is not None
+    finish = LogSegment.finish_reindex
+    with monkeypatch.context() as patch:
+        if was_being_read:
+            patch.setattr(LogSegment, "finish_reindex", finish_reindex)
+        else:
+            make_anew()
+        plan.run()
+    fill(anew[0], 103, 120)
+    anew[0].flush()
+    before = index_files(disk, anew[0].directory)
+    plan.finish()
+    assert upkeep.rebuild_indexes() is None
+    assert index_files(disk, anew[0].directory) == before
+    again = manager_on(disk.copy()).logs[NAME]
+    assert numbers(again) == list(range(20))
+
+
+def test_no_indexes_are_built_anew_for_a_topic_that_was_deleted_before_their_turn() -> None:
+    disk = MemoryDisk()
+    manager = manager_on(disk)
+    log = new_log(manager, OLD)
+    fill(log, 0, 100)
+    for segment in log.segments:
+        manager.index_rebuilds.report(log, segment)
+    manager.delete_later(NAME)
+    new_log(manager)
+    assert LogUpkeep(manager).rebuild_indexes() is None

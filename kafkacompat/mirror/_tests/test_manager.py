@@ -16,13 +16,15 @@ from kafkacompat.mirror.manager import MirrorManager
 from kafkacompat.mirror.source import SourceUnknown
 from kafkacompat.mirror.traffic import MirrorTopicTraffic
 from kafkacompat.net.failures import ConnectionLost
-from kafkacompat.partition._tests.cluster import T0, Cluster, carried
+from kafkacompat.partition._tests.cluster import T0, Cluster, carried, values_of
+from kafkacompat.partition._tests.kit import topic_image
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.create_partitions_request import CreatePartitionsRequest
 from kafkacompat.wire.messages.create_partitions_response import (
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
 )
+from kafkacompat.wire.messages.list_offsets_request import ListOffsetsRequest
 from kafkacompat.wire.messages.metadata_request import MetadataRequest
 from kafkacompat.wire.messages.metadata_response import (
     MetadataResponse,
@@ -47,6 +49,8 @@ class SourceChannels:
         self.partitions = 1
         self.topic_error = ErrorCode.NONE
         self.asked: list[tuple[str, str]] = []
+        self.is_made_again = False
+        """The topic is deleted, and made again, before the next question for offsets comes."""
 
     def get(self, host: str, port: int, purpose: str) -> SourceChannels:
         self.asked.append((host, purpose))
@@ -78,6 +82,12 @@ class SourceChannels:
         elif isinstance(message, MetadataRequest):
             reply.resolve(self._metadata())
         else:
+            if self.is_made_again and isinstance(message, ListOffsetsRequest):
+                self.is_made_again = False
+                source = self.mirror.source
+                source.topic = topic_image("t", dict(source.topic.partitions), generation=1)
+                source.publish()
+                source.settle()
             message = carried(message, 18 if is_fetch else 10)
             if is_fetch:
                 message.max_wait_ms = 0
@@ -151,6 +161,24 @@ def test_a_mirror_follows_its_source_while_it_runs() -> None:
         mirror.settle(10_000)
         assert mirror.is_equal()
     assert {("first", "mirror-metadata"), ("source-2", "mirror-fetch")} <= set(mirror.channels.asked)
+
+
+def test_a_mirror_keeps_its_records_when_the_topic_is_made_again_while_it_asks_for_offsets() -> None:
+    """It asks by the name, and both topics have the same leader epoch."""
+    source = source_with(b"a", b"b")
+    mirror = ManagedMirror(source)
+    assert mirror.is_equal()
+    mirror.channels.are_fetches_cut = True
+    mirror.settle(1_000)
+    produce(source, b"c")
+    produce(source, b"d")
+    source.leader().log().increment_log_start_offset(3)  # type: ignore[attr-defined]
+    mirror.channels.are_fetches_cut, mirror.channels.is_made_again = False, True
+    mirror.settle(10_000)
+    assert not mirror.channels.is_made_again
+    assert values_of(mirror.log(), 9) == {0: b"a", 1: b"b"}
+    (state,) = [state for _, state in mirror.manager.states()]
+    assert state.stands_still
 
 
 def test_a_source_that_does_not_answer_is_asked_again_through_other_servers() -> None:

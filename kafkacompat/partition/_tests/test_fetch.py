@@ -22,10 +22,12 @@ from kafkacompat.partition._tests.kit import (
     batch_of,
     broker_image,
     failing,
+    image_of,
     partition_image,
     topic_image,
     with_partitions,
 )
+from kafkacompat.partition.hosted_partitions import TAKEN_AT_ONCE_MAX
 from kafkacompat.partition.service import FetchParameters, FetchRequestPartition
 from kafkacompat.ports import FileSlice, IndexesRebuilt
 from kafkacompat.records.batch import BatchCorrupt, trusted_batch
@@ -588,6 +590,23 @@ def test_lost_leadership_and_deletion_end_the_wait() -> None:
         )
     )
     assert one(deleted.result()).error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+@pytest.mark.parametrize("values", [(b"a",), (b"a", b"b"), (b"a", b"b", b"c")])
+def test_a_fetch_by_id_that_waits_gets_no_records_of_a_topic_made_anew(values: tuple[bytes, ...]) -> None:
+    """A request for several partitions meets the new role of this one, appends, and wakes those who wait once."""
+    many = topic_image("many", TAKEN_AT_ONCE_MAX)
+    world = LedPartitions(many, topic_image("t"))
+    for _ in range(2):
+        world.produce()
+    world.settle()
+    waiting = parked(world, want(world, offset=2), max_wait_ms=60_000)
+    world.publish(image_of(topic_image("t", generation=1)))
+    assert not waiting.done
+    world.manager.hold_wakeups()
+    assert world.produce("t", 0, *values).error is ErrorCode.NONE
+    world.manager.release_wakeups()
+    assert one(waiting.result()).error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
 def test_many_waiters_share_one_timer_and_all_that_are_due_are_served() -> None:

@@ -12,6 +12,7 @@ from kafkacompat.config import LogConfig
 from kafkacompat.controller.image import MetadataImage
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
 from kafkacompat.log._tests.disks import refusing
+from kafkacompat.log._tests.logs import index_files
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.partition._tests.kit import (
     LedPartitions,
@@ -247,6 +248,22 @@ def test_who_waits_for_replicas_is_not_told_of_what_was_written_to_a_topic_that_
     assert waiting.result() == {T0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
+def test_who_waits_for_deletions_is_told_nothing_of_a_topic_that_was_made_again() -> None:
+    """Many wait, so this one is looked at in a later turn, when there is another topic of that name."""
+    brokers = [broker_image(1), broker_image(2)]
+    world = LedPartitions(topic_image("t", {0: partition_image(replicas=(1, 2))}), brokers=brokers)
+    world.produce(acks=-1)
+    world.manager.follower_fetched(world.manager.by_name[T0], 2, 1)
+    deleted = world.manager.delete_records({T0: 1}, 1000)
+    world.manager.wakeups.budget.left_us = 0
+    world.publish(image_of(brokers=brokers))
+    world.publish(image_of(topic_image("t", {0: partition_image(replicas=(1, 2))}, 1), brokers=brokers))
+    assert world.manager.core(T0) is not None
+    assert not deleted.done
+    world.time.advance(0)
+    assert deleted.result() == {T0: (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)}
+
+
 def test_who_waits_for_replicas_of_a_deleted_topic_is_told_that_it_is_unknown() -> None:
     replicas = partition_image(replicas=(1, 2))
     world = LedPartitions(topic_image("t", {0: replicas}), brokers=[broker_image(1), broker_image(2)])
@@ -467,6 +484,63 @@ def test_the_sync_that_a_topic_made_anew_waits_for_is_of_its_own_log() -> None:
     assert log.recovery_point == log.log_end_offset
 
 
+def test_a_sync_that_a_deleted_topic_still_waits_for_changes_no_file_of_the_one_made_anew() -> None:
+    """Of both topics the files have the same paths. A sync that begins would complete the indexes of its log first."""
+    world = LedPartitions(topic_image("t"))
+    config = LogConfig(index_interval_bytes=1)
+    world.log_configs["t"] = replace(config, flush_messages=1)
+    world.publish(image_of(topic_image("t", generation=1)))
+    world.settle()
+    for _ in range(6):
+        world.produce()
+    waiting = world.manager.when_flushed({T0: 6}, 60_000, is_replicated=False)
+    assert waiting is not None
+    world.log_configs["t"] = config
+    world.publish(image_of(topic_image("t", generation=2)))
+    log = world.log()
+    for _ in range(9):
+        world.produce("t", 0, b"v" * 100)
+    log.flush()
+    files = index_files(world.disk, log.directory)
+    assert files[f"{0:020d}.index"]
+    world.workers.run()
+    world.workers.run()
+    assert index_files(world.disk, log.directory) == files
+    assert waiting.result() == {T0: ErrorCode.KAFKA_STORAGE_ERROR}
+
+
+def test_a_produce_whose_directory_fails_before_it_waits_is_told_that_the_sync_has_failed() -> None:
+    """Another partition of the same request may have met the broken disk."""
+    world = LedPartitions(topic_image("t"))
+    world.log().config = LogConfig(flush_messages=1)
+    world.produce()
+    world.manager.hosted.storage_failed(world.manager.by_name[T0], OSError(errno.EIO, "broken"))
+    waiting = world.manager.when_flushed({T0: 1}, 60_000, is_replicated=False)
+    assert waiting is not None
+    world.disk.lost_syncs["/t-0"] = OSError(errno.EIO, "the disk lost it")
+    world.workers.run()
+    assert waiting.result() == {T0: ErrorCode.KAFKA_STORAGE_ERROR}
+
+
+def test_a_produce_waits_for_no_sync_of_a_deleted_topic_of_the_same_name() -> None:
+    """That one fails, and the producer would append its records again."""
+    world = LedPartitions(topic_image("t"))
+    world.log_configs["t"] = LogConfig(flush_messages=2)
+    world.publish(image_of(topic_image("t", generation=1)))
+    world.settle()
+    world.disk.lost_syncs["/t-0"] = OSError(errno.EIO, "the disk lost it")
+    for _ in range(4):
+        world.produce()
+    waiting = world.manager.when_flushed({T0: 4}, 60_000, is_replicated=True)
+    assert waiting is not None
+    world.publish(image_of(topic_image("t", generation=2)))
+    world.produce()
+    assert world.manager.when_flushed({T0: 1}, 60_000, is_replicated=True) is None
+    world.workers.run()
+    world.workers.run()
+    assert waiting.result() == {T0: ErrorCode.KAFKA_STORAGE_ERROR}
+
+
 def test_a_failed_append_is_a_storage_error_and_the_partition_goes_with_its_directory() -> None:
     world = LedPartitions(topic_image("t"))
     world.disk.refuse = refusing("write", "/data/a/t-0", errno.ENOSPC)
@@ -478,6 +552,20 @@ def test_a_failed_append_is_a_storage_error_and_the_partition_goes_with_its_dire
     assert world.produce().error is ErrorCode.KAFKA_STORAGE_ERROR
     assert world.manager.leader_error(T0) is ErrorCode.KAFKA_STORAGE_ERROR
     assert not world.log_manager.directories[0].online
+
+
+def test_an_error_of_a_deleted_topics_log_ends_no_directory_of_the_one_made_anew() -> None:
+    """A fetcher tells of it after it has taken the rest of an answer, in later turns of the loop."""
+    first, second = (bytes(15) + bytes([0x77 + at]) for at in (0, 1))
+    image = replace(partition_image(), directories=(first,))
+    world = LedPartitions(topic_image("t", {0: image}), directories=2)
+    deleted = world.manager.by_name[T0]
+    again = topic_image("t", {0: replace(image, directories=(second,))}, generation=1)
+    world.publish(image_of(again))
+    assert world.manager.core(T0) is not deleted
+    world.manager.hosted.storage_failed(deleted, OSError(errno.EIO, "a disk is broken"))
+    assert [each.online for each in world.log_manager.directories] == [True, True]
+    assert world.produce().error is ErrorCode.NONE
 
 
 @pytest.mark.parametrize("offline", [False, True])
