@@ -28,16 +28,19 @@ from kafkacompat.config import ServerConfig, parse_voters
 from kafkacompat.failure import CommandFailed
 from kafkacompat.log.disk import RealDisk, sync_directory
 from kafkacompat.net.runtime import SystemClock, SystemRandom
-from kafkacompat.raft.election_state import QUORUM_STATE_FILE
 from kafkacompat.raft.storage import (
-    BOOTSTRAP_CHECKPOINT,
     META_PROPERTIES,
     METADATA_PARTITION,
     DirectoryLocks,
     StorageProblem,
     read_meta_properties,
 )
-from kafkacompat.server.data_directories import absolute_log_dirs, absolute_metadata_dir, format_node
+from kafkacompat.server.data_directories import (
+    absolute_log_dirs,
+    absolute_metadata_dir,
+    format_node,
+    is_used,
+)
 
 DATA = "data"
 STAGED = "moving"
@@ -155,12 +158,9 @@ class BrokersFolder:
     def _is_used(self, directory: str) -> bool:
         """Whether a formatted directory has more than a format writes. One that cannot be read counts as used."""
         try:
-            names = self._disk.list_directory(directory)
-            if self._disk.exists(os.path.join(directory, METADATA_PARTITION, QUORUM_STATE_FILE)):
-                return True
+            return is_used(self._disk, directory)
         except OSError:
             return True
-        return not {META_PROPERTIES, BOOTSTRAP_CHECKPOINT, METADATA_PARTITION}.issuperset(names)
 
     def format_new(self, node_id: int, layout: Layout, tell: Callable[[str], None]) -> None:
         """Format those directories of a broker that are not formatted."""

@@ -1,6 +1,6 @@
 """The entry point of the image: python -m kafkacompat.container [VARIABLE=VALUE...]
 
-It writes the final server.properties, formats the data directories if none of them is formatted, and runs the node in
+It writes the final server.properties, formats the data directories unless a node has them, and runs the node in
 the same process. `--root` puts all its folders below another one, for tests.
 """
 
@@ -171,17 +171,18 @@ def _write(path: Path, text: str) -> None:
 
 def _format_once(config: ServerConfig, path: Path, cluster_id: str) -> None:
     """Format the directories. If one is formatted, or several brokers have theirs below it, they go on with the ids
-    that they have."""
+    that they have. A format that has ended half way is finished, with the cluster id that it has given."""
     from kafkacompat.log.disk import RealDisk
     from kafkacompat.raft.storage import StorageProblem, read_meta_properties
-    from kafkacompat.server.data_directories import absolute_log_dirs, absolute_metadata_dir
+    from kafkacompat.server.data_directories import absolute_log_dirs, absolute_metadata_dir, begun_format
 
     disk = RealDisk()
     directories = dict.fromkeys((*absolute_log_dirs(config), absolute_metadata_dir(config)))
     if is_laid_out(config):
         return
     try:
-        if any(read_meta_properties(disk, directory) is not None for directory in directories):
+        begun = begun_format(disk, tuple(directories))
+        if begun is None and any(read_meta_properties(disk, path) is not None for path in directories):
             return
     except (StorageProblem, OSError):
         return  # The start says it in full.
@@ -191,7 +192,8 @@ def _format_once(config: ServerConfig, path: Path, cluster_id: str) -> None:
         )
     parser = argparse.ArgumentParser()
     format_command.add_arguments(parser)
-    arguments = parser.parse_args(["-c", str(path), f"--cluster-id={cluster_id}"])
+    more = [] if begun is None else ["--ignore-formatted"]
+    arguments = parser.parse_args(["-c", str(path), f"--cluster-id={begun or cluster_id}", *more])
     try:
         # The start tells of settings without effect.
         format_command.formatted(arguments, lambda line: None)

@@ -28,7 +28,7 @@ from kafkacompat.log.checkpoint import (
     parse_clean_shutdown,
     parse_offsets,
 )
-from kafkacompat.ports import passes
+from kafkacompat.ports import is_full, passes
 
 if TYPE_CHECKING:
     from kafkacompat.log.unified_log import UnifiedLog
@@ -453,7 +453,7 @@ class DeletionQueue:
 
     def remove(self, items: Sequence[Deletion]) -> list[Deletion]:
         """Delete the items. Blocks; may run in any thread. A file that cannot be removed is logged and skipped. Returns those
-        that lacked descriptors or memory only."""
+        that lacked descriptors, memory or room only: file systems that copy on write need room for a removal."""
         left = []
         for item in items:
             _, path, is_directory = item
@@ -466,7 +466,7 @@ class DeletionQueue:
                 # The partition's directory was deleted before.
                 continue
             except (OSError, MemoryError) as error:
-                if passes(error):
+                if passes(error) or is_full(error):
                     left.append(item)
                 else:
                     self._note(f"{path} could not be removed: {error}")

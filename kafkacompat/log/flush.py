@@ -63,6 +63,7 @@ class LogFlush:
         "closed_to",
         "directory",
         "end_offset",
+        "names",
         "newest_segment",
         "truncations",
     )
@@ -79,10 +80,11 @@ class LogFlush:
         newest_segment: int,
         truncations: int,
         closed_to: int = 0,
+        names: int = -1,
     ) -> None:
         """`directory` is the log's directory, `newest_segment` the base offset of the last segment to sync,
         `truncations` the number of truncations of the log so far, `closed_to` the base offset of the first segment that is
-        not synced as a closed one."""
+        not synced as a closed one, `names` the log's count of names that are synced then."""
         self._disk = disk
         self._syncs = syncs
         self.directory = directory
@@ -93,6 +95,7 @@ class LogFlush:
         self.newest_segment = newest_segment
         self.truncations = truncations
         self.closed_to = closed_to
+        self.names = names
 
     def run(self) -> None:
         started_s = monotonic()

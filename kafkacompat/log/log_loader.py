@@ -190,12 +190,14 @@ class _OpeningLog:
         first_base = segments[0].base_offset
         self._recover(max(start, 0), max(self._log_start_offset, first_base))
         if not clean and self._recovery_point > segments[-1].next_offset():
+            start = 0
             self._note(
                 f"{self._directory}: the log ends at {segments[-1].next_offset()}, below its recovery point "
                 f"{self._recovery_point}; all of it is checked"
             )
-            self._recovery_point = 0
             self._recover(0, first_base)
+        # The next sync must include the indexes that the check has written anew.
+        self._recovery_point = min(self._recovery_point, max(start, 0))
 
     def _recover(self, recovery_point: int, log_start_offset: int) -> None:
         recover_segments(
@@ -297,6 +299,7 @@ class _OpeningLog:
             end,
             recovery_point,
             self._cache,
+            names_are_durable=is_sound,
         )
 
 

@@ -562,8 +562,8 @@ class LogManager:
         return False
 
     def _clear_the_way(self, directory: LogDirectory, name: TopicPartition) -> None:
-        """Rename a directory that has the name of a log about to be created. It belongs to another topic, or was left
-        incomplete, when the disk took no writes."""
+        """Rename a directory that has the name of a log about to be created or moved here. It belongs to another topic, or was
+        left incomplete, when the disk took no writes."""
         path = f"{directory.path}/{partition_directory(name)}"
         if self._disk.exists(path):
             target = directory.marked(name, STRAY_SUFFIX)
@@ -774,6 +774,7 @@ class LogManager:
             # Set it now: under a name that is not durable the high watermark does not move.
             self.futures.logs[name].set_high_watermark(current.high_watermark)
         try:
+            self._clear_the_way(home, name)
             log = self.futures.promote(name)
         except OSError as error:
             self.directory_failed(home, error)

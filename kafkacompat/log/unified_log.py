@@ -132,6 +132,7 @@ class LogParts:
         "epochs",
         "log_end_offset",
         "log_start_offset",
+        "names_are_durable",
         "recovery_point",
         "segments",
         "snapshots",
@@ -148,7 +149,10 @@ class LogParts:
         log_end_offset: int,
         recovery_point: int,
         cache: IndexCache,
+        *,
+        names_are_durable: bool,
     ) -> None:
+        """`names_are_durable`: a clean stop has synced the names of all files."""
         self.segments = segments
         self.epochs = epochs
         self.state = state
@@ -157,6 +161,7 @@ class LogParts:
         self.log_end_offset = log_end_offset
         self.recovery_point = recovery_point
         self.cache = cache
+        self.names_are_durable = names_are_durable
 
 
 MARKERS_AT_ONCE = 500
@@ -174,9 +179,12 @@ class UnifiedLog:
         "_disk",
         "_epochs",
         "_has_remote_storage",
+        "_index_paths",
         "_last_offset",
         "_latest_epoch",
         "_latest_ms",
+        "_names",
+        "_names_synced",
         "_randrange",
         "_roll_after_ms",
         "_rolled",
@@ -253,6 +261,13 @@ class UnifiedLog:
         self._closed_synced_to = parts.segments[-1].base_offset
         """Base offset of the first segment that no flush has covered since it was closed. It may be below the recovery point: the
         close adds an entry to the time index of records that were synced before."""
+        self._names = 0
+        """Counts the names that files of the directory get: the file of epochs with each write without a sync, an index with its
+        first entry, a segment with a roll. Without a durable name a file is lost, whatever was synced of its contents."""
+        self._names_synced = 0 if parts.names_are_durable else -1
+        """The count up to which a flush has synced them."""
+        self._index_paths: list[str] = []
+        """The index files of the active segment at the last flush."""
         self.syncs = Syncs(self._mark_unsynced, services.flush_times_ms)
         self.cleaned_to = -1
         """The offset where the cleaner continues; -1 if the log was never cleaned. `truncated` tells the cleaner that
@@ -697,6 +712,7 @@ class UnifiedLog:
         old = self._segments.active
         segment = self._segments.roll(base_offset, self._config.index_interval_bytes, now_ms)
         if segment is not old:
+            self._names += 1
             self._state.end_offset = base_offset
             try:
                 self._snapshots.begin(self._state)
@@ -818,12 +834,12 @@ class UnifiedLog:
         power loss may leave the file empty that was not synced."""
         self._latest_epoch = self._epochs.latest_epoch()
         if self._epochs.changed:
-            is_remote = self.is_tiered and self.log_start_offset < self.local_log_start_offset
+            if self.is_tiered and self.log_start_offset < self.local_log_start_offset:
+                sync = True
             self._disk.write_atomic(
-                f"{self.directory}/{LEADER_EPOCH_FILE}",
-                format_epochs(self._epochs.entries),
-                sync=sync or is_remote,
+                f"{self.directory}/{LEADER_EPOCH_FILE}", format_epochs(self._epochs.entries), sync=sync
             )
+            self._names += not sync
             self._epochs.changed = False
 
     def _sync_epochs(self) -> None:
@@ -1020,13 +1036,19 @@ class UnifiedLog:
                 paths += segment.names()
             elif segment.size or segment.truncations:
                 files.append(segment.file)
-                paths += segment.write_indexes(create=False)
+                index_paths = segment.write_indexes(create=False)
+                if index_paths != self._index_paths:
+                    self._index_paths = index_paths
+                    self._names += 1
+                paths += index_paths
         paths += self._snapshots.paths_within(recovery_point, end_offset) + self._snapshots.take_late(
             recovery_point
         )
         if not self.is_durable:
             paths.append(f"{self.directory}/{PARTITION_METADATA_FILE}")
             directories = new_names(self.directory, is_first=True)
+        if not directories and self._names > self._names_synced:
+            directories = [self.directory]
         return LogFlush(
             self._disk,
             self.syncs,
@@ -1038,6 +1060,7 @@ class UnifiedLog:
             newest,
             self._truncations,
             closed_to,
+            self._names,
         )
 
     def begin_making_durable(self) -> LogFlush:
@@ -1058,6 +1081,7 @@ class UnifiedLog:
             return
         if flush.directory == self.directory:
             self.is_durable = True
+        self._names_synced = max(self._names_synced, flush.names)
         if flush.truncations == self._truncations:
             self.recovery_point = max(self.recovery_point, flush.end_offset)
             self._closed_synced_to = max(self._closed_synced_to, flush.closed_to)
@@ -1185,7 +1209,12 @@ class UnifiedLog:
         if self.log_end_offset:
             self._snapshots.take(self._state)
         self._write_epochs(sync=True)
-        is_synced = self.recovery_point >= self.log_end_offset and self.is_durable and not self._truncations
+        is_synced = (
+            self.recovery_point >= self.log_end_offset
+            and self._names_synced >= self._names
+            and self.is_durable
+            and not self._truncations
+        )
         if not is_synced or has_new_entries:
             self.flush()
         self.release()

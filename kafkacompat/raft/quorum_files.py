@@ -226,9 +226,10 @@ class QuorumFiles:
         return self.snapshot_written_last()[1] + self.batches_read * READ_BATCH_MS
 
     def sync_names(self) -> None:
-        """Make names durable before the files count: after a kill, the name of a vote or snapshot may not be durable.
-        Blocks."""
+        """Make names durable before the files count: after a kill, the name of a vote or snapshot may not be durable, and the
+        directory itself may be new. Blocks."""
         self._disk.sync_directory(self._directory)
+        self._disk.sync_directory(posixpath.dirname(self._directory))
 
     def persist(self, state: ElectionState, kraft_version: int) -> None:
         path = posixpath.join(self._directory, QUORUM_STATE_FILE)

@@ -16,6 +16,7 @@ from kafkacompat.dataclass import dataclass
 from kafkacompat.ids import uuid_to_text
 from kafkacompat.ports import Disk, Random
 from kafkacompat.raft.contracts import NetworkChannel
+from kafkacompat.raft.election_state import QUORUM_STATE_FILE
 from kafkacompat.raft.metadata_log import PartitionMetadataLog, metadata_log_config, open_metadata_log
 from kafkacompat.raft.quorum_config import (
     default_listener,
@@ -27,6 +28,8 @@ from kafkacompat.raft.quorum_driver import QuorumDriver
 from kafkacompat.raft.snapshot import BrokenSnapshot, parse_snapshot, snapshot_file_name
 from kafkacompat.raft.storage import (
     BOOTSTRAP_CHECKPOINT,
+    LOCK_FILE,
+    META_PROPERTIES,
     METADATA_PARTITION,
     DirectoryLocks,
     FormatRequest,
@@ -35,6 +38,7 @@ from kafkacompat.raft.storage import (
     format_storage,
     is_formatted,
     load_directories,
+    read_meta_properties,
 )
 from kafkacompat.raft.voter_node import VoterNode
 
@@ -109,6 +113,30 @@ def format_node(
     format_storage(disk, request, random, now_ms, progress)
 
 
+UNUSED = frozenset({META_PROPERTIES, BOOTSTRAP_CHECKPOINT, METADATA_PARTITION, LOCK_FILE, "lost+found"})
+"""What may be in a directory that no node has used. The last one is at the root of a file system."""
+
+
+def begun_format(disk: Disk, directories: Sequence[str]) -> str | None:
+    """Return the cluster id of a format that has ended before all of these directories were formatted, so that it can be finished.
+
+    None if there is none, and if a node has used one of the directories: the others may be on disks that are not mounted. Raises
+    OSError, StorageProblem.
+    """
+    found = {path: read_meta_properties(disk, path) for path in directories}
+    formatted = {path: meta.cluster_id for path, meta in found.items() if meta is not None}
+    if len(formatted) == len(found) or any(is_used(disk, path) for path in formatted):
+        return None
+    return next(iter(formatted.values()), None)
+
+
+def is_used(disk: Disk, directory: str) -> bool:
+    """Whether a formatted directory has more than a format writes."""
+    if disk.exists(posixpath.join(directory, METADATA_PARTITION, QUORUM_STATE_FILE)):
+        return True
+    return not UNUSED.issuperset(disk.list_directory(directory))
+
+
 def open_directories(
     config: ServerConfig, disk: Disk, random: Random, now_ms: int, *, format_if_empty: bool
 ) -> NodeDirectories:
@@ -140,13 +168,15 @@ def open_directories(
             cause = next(iter(failed.values()))
             raise StorageProblem(f"all log directories of log.dirs have failed: {_told(failed)}") from cause
         if format_if_empty and not is_formatted(disk, log_dirs, metadata_dir):
+            begun = begun_format(disk, every)
             format_node(
                 config,
                 disk,
                 random,
                 now_ms,
-                cluster_id=uuid_to_text(random.uuid()),
+                cluster_id=begun or uuid_to_text(random.uuid()),
                 standalone=not parse_voters(config),
+                ignore_formatted=begun is not None,
             )
         identity = load_directories(
             disk, usable, metadata_dir, config.node_id, random, now_ms, format_missing=format_if_empty

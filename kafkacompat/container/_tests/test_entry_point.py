@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from kafkacompat.cli.settings import load_settings
 from kafkacompat.config import load_properties
-from kafkacompat.container.__main__ import main, prepared_settings, set_levels
+from kafkacompat.container.__main__ import _format_once, main, prepared_settings, set_levels
 from kafkacompat.container.folders import Folders
 from kafkacompat.failure import CommandFailed
 from kafkacompat.security.jaas import parse_jaas
@@ -130,3 +131,22 @@ def test_a_wrong_environment_is_one_line(
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("kafkacompat: ")
     assert told in line
+
+
+def test_a_first_format_that_has_ended_half_way_is_finished_by_the_next_start(tmp_path: Path) -> None:
+    """A volume was full or not writable. A directory beside one that was used is not formatted: its volume may not be mounted."""
+    directories = [tmp_path / "one", tmp_path / "two"]
+    written({**SASL, "KAFKA_LOG_DIRS": ",".join(map(str, directories))}, tmp_path)
+    path = Folders(tmp_path).final_file
+    config = load_settings(str(path), [])
+    _format_once(config, path, "AAAAAAAAAAAAAAAAAAAAAQ")
+    first, second = (directory / "meta.properties" for directory in directories)
+    before = first.read_bytes()
+    second.unlink()
+    _format_once(config, path, "AAAAAAAAAAAAAAAAAAAAAg")
+    assert first.read_bytes() == before
+    assert b"cluster.id=AAAAAAAAAAAAAAAAAAAAAQ\n" in second.read_bytes()
+    second.unlink()
+    (directories[0] / "orders-0").mkdir()
+    _format_once(config, path, "AAAAAAAAAAAAAAAAAAAAAg")
+    assert not second.exists()

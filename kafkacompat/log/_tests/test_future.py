@@ -89,8 +89,8 @@ def test_a_restart_finds_the_future_log_again(tmp_path: Path, clean: bool) -> No
 
 
 def test_a_swap_that_cannot_be_made_leaves_the_current_log(tmp_path: Path) -> None:
-    manager, current, _ = a_move(tmp_path)
-    (tmp_path / "b" / "t-3" / "in the way").mkdir(parents=True)
+    manager, current, future = a_move(tmp_path)
+    os.rename(future.directory, tmp_path / "gone")
     with pytest.raises(LogRefused):
         manager.promote_future(NAME)
     assert manager.get(NAME) is current

@@ -122,7 +122,16 @@ def test_deletion_waits_and_slices_stay_readable(tmp_path: Path) -> None:
     assert held.read() == before
 
 
-@pytest.mark.parametrize("problem", [OSError(errno.EMFILE, "too many open files"), MemoryError()])
+@pytest.mark.parametrize(
+    "problem",
+    [
+        OSError(errno.EMFILE, "too many open files"),
+        MemoryError(),
+        # A full file system that copies on write refuses removals too, until another one makes room.
+        OSError(errno.ENOSPC, "no space left on device"),
+        OSError(errno.EDQUOT, "quota exceeded"),
+    ],
+)
 def test_what_could_not_be_removed_for_a_while_is_removed_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: Exception
 ) -> None:

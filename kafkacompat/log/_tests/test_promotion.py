@@ -7,8 +7,8 @@ import errno
 import pytest
 
 from kafkacompat.ids import TopicPartition
-from kafkacompat.log._tests.disks import DIRECTORY_IDS, Broker, append, carry_out, refusing
-from kafkacompat.log._tests.logs import all_values
+from kafkacompat.log._tests.disks import CONFIG, DIRECTORY_IDS, Broker, append, carry_out, refusing
+from kafkacompat.log._tests.logs import TOPIC_ID, all_values
 from kafkacompat.log._tests.memory_disk import MemoryDisk
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.ports import LogRefused
@@ -197,6 +197,25 @@ def test_an_old_log_that_cannot_be_let_go_takes_its_directory_along() -> None:
     assert broker.online == [False, True]
     assert broker.manager.get(NAME) is log
     assert DIRECTORY_IDS[1] == broker.manager.directories[1].directory_id
+
+
+def test_a_directory_that_a_deletion_could_not_rename_is_out_of_the_way_of_a_move() -> None:
+    """The topic was deleted while the disk took no writes, and exists again in the other directory. The name that it left would
+    take all partitions of that directory offline."""
+    broker = Broker(MemoryDisk())
+    append(broker.manager.get_or_create(NAME, TOPIC_ID, CONFIG, DIRECTORY_IDS[1]), 3)
+    broker.disk.refuse = refusing("rename", "/b", errno.EROFS)
+    broker.manager.delete_later(NAME)
+    broker.disk.refuse = None
+    assert directories_of(broker.disk) == ["/b/t-0"]
+    current = broker.manager.get_or_create(NAME, b"\x09" * 16, CONFIG, DIRECTORY_IDS[0])
+    append(current, 2)
+    copy(current, broker.manager.begin_future(NAME, broker.manager.directories[1]), 2)
+    log = change_places(broker)
+    assert broker.online == [True, True], broker.notes
+    assert broker.manager.get(NAME) is log
+    assert [path.rpartition("-")[2] for path in directories_of(broker.disk)] == ["delete", "0", "stray"]
+    assert broker.restarted().manager.logs[NAME].topic_id == b"\x09" * 16
 
 
 def test_what_a_copy_drops_is_removed_later_wherever_it_lies_by_then() -> None:

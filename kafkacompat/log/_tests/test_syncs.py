@@ -20,12 +20,12 @@ from kafkacompat.log._tests.logs import (
     marker,
     open_log,
 )
-from kafkacompat.log._tests.memory_disk import MemoryDisk
+from kafkacompat.log._tests.memory_disk import Inode, MemoryDisk
 from kafkacompat.log.checkpoint import LEADER_EPOCH_FILE, PARTITION_METADATA_FILE, RECOVERY_POINT_FILE
 from kafkacompat.log.disk import RealDisk
 from kafkacompat.log.unified_log import UnifiedLog
 from kafkacompat.log.upkeep import LogUpkeep
-from kafkacompat.ports import SyncFailed
+from kafkacompat.ports import AbortedTransaction, SyncFailed
 
 FAILURES = [errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENOMEM]
 
@@ -248,6 +248,73 @@ def test_a_closed_segment_is_synced_once() -> None:
     log.flush()
     assert synced
     assert not any(path.startswith(log.segments[0].stem) for path in synced)
+
+
+def test_a_clean_stop_syncs_the_names_that_came_after_the_first_flush_of_a_segment() -> None:
+    """Readers of committed records would get aborted ones, and the log would not know its last epoch."""
+    disk = MemoryDisk()
+    log = open_log(disk)
+    append(log, 1)
+    log.close()
+    log = open_log(disk, clean=True, recovery_point=1)
+    batch = batch_of([b"x"], producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+    log.append_as_leader(batch, 5, NOW_MS)
+    log.append_as_leader(marker(7, committed=False), 5, NOW_MS)
+    log.close()
+    again = open_log(disk.lose_power(kept=("/logs",)), clean=True, recovery_point=3)
+    assert again.aborted_transactions(0, 3)[0] == [AbortedTransaction(7, 1)]
+    assert again.epoch_entries == [(4, 0), (5, 1)]
+
+
+def test_a_clean_stop_syncs_the_names_that_the_last_flush_has_not() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk)
+    append(log, 1)
+    log.flush()
+    append(log, 1, epoch=5)
+    log.flush()
+    log.close()
+    again = open_log(disk.lose_power(kept=("/logs",)), clean=True, recovery_point=2)
+    assert again.epoch_entries == [(4, 0), (5, 1)]
+
+
+def test_a_flush_without_new_names_syncs_no_directory() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk)
+    append(log, 1)
+    log.flush()
+    disk.refuse = refusing("sync_directory", "/logs")
+    append(log, 1)
+    log.flush()
+    assert log.recovery_point == 2
+
+
+@pytest.mark.parametrize("lost", [LEADER_EPOCH_FILE, f"{0:020d}.txnindex"])
+def test_indexes_that_a_start_has_made_anew_are_synced_before_a_clean_mark(lost: str) -> None:
+    """Their segments lie below the recovery point. Of a file that was written anew a power loss may leave the beginning, and
+    retention would take the records for older than they are."""
+    disk = a_flush_of_everything()
+    log = open_log(disk)
+    append(log, 1)
+    log.close()
+    path, is_clean = f"/logs/t-0/{lost}", lost != LEADER_EPOCH_FILE
+    disk.files[path] = Inode(b"torn")
+    written: set[str] = set()
+    synced: set[str] = set()
+
+    def note(operation: str, path: str) -> None:
+        if operation == "write":
+            written.add(path)
+        elif operation == "sync":
+            synced.add(path)
+
+    disk.refuse = note
+    log = open_log(disk, clean=is_clean, recovery_point=log.recovery_point)
+    append(log, 1)
+    log.close()
+    assert len(log.segments) > 2
+    assert f"{log.segments[0].stem}.timeindex" in written
+    assert written <= synced
 
 
 def test_a_checkpoint_whose_sync_fails_takes_the_directory_and_the_old_one_stays() -> None:

@@ -140,6 +140,18 @@ def test_a_segment_that_a_kill_left_without_a_durable_name_is_durable_before_it_
     assert path in node.disk.files
 
 
+def test_the_directory_of_votes_has_a_durable_name_before_the_first_vote() -> None:
+    """Without a 0-0 snapshot the start has made it. A power loss would take the vote away with it, and the voter might vote
+    twice."""
+    cluster = Cluster(voters=(1, 2), dynamic=False)
+    done: list[tuple[str, str]] = []
+    cluster.nodes[2].disk.refuse = lambda operation, path: done.append((operation, path))  # type: ignore[func-returns-value]
+    cluster.start()
+    cluster.leader()
+    votes = done.index(("write_atomic", f"{PARTITION}/quorum-state"))
+    assert ("sync_directory", driver_support.DIRECTORY) in done[:votes]
+
+
 def test_a_snapshot_that_is_broken_is_left_aside_while_the_log_is_whole() -> None:
     node = grown()
     node.kill()

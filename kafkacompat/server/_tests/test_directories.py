@@ -21,6 +21,7 @@ from kafkacompat.log.disk import RealDisk
 from kafkacompat.net.runtime import SystemClock, SystemRandom
 from kafkacompat.node.settings import NodeSettings
 from kafkacompat.partition._tests.kit import broker_image
+from kafkacompat.ports import ORDINARY_MODE
 from kafkacompat.raft.storage import StorageProblem
 from kafkacompat.server.broker_logs import BrokerLogs, DirectoryFailed
 from kafkacompat.server.data_directories import NodeDirectories, format_node, open_directories
@@ -229,6 +230,49 @@ def test_a_directory_that_cannot_be_locked_is_not_said_to_be_in_use(
     for refused[0] in (errno.EAGAIN, errno.EACCES):
         with pytest.raises(StorageProblem, match="another process is using this directory"):
             opened(config)
+
+
+class RefusesWrites(RealDisk):
+    """As a full disk, for what lies below a directory."""
+
+    def __init__(self, below: Path) -> None:
+        self._below = f"{below}/"
+
+    def write_atomic(self, path: str, data: bytes, *, sync: bool = True, mode: int = ORDINARY_MODE) -> None:
+        if path.startswith(self._below):
+            raise OSError(errno.ENOSPC, "No space left on device", path)
+        super().write_atomic(path, data, sync=sync, mode=mode)
+
+
+def first_start(config: ServerConfig, disk: RealDisk) -> NodeDirectories:
+    return open_directories(config, disk, SystemRandom(), 0, format_if_empty=True)
+
+
+@pytest.mark.parametrize("refusing", ["b", "c"])
+def test_a_first_start_that_has_formatted_a_part_of_the_directories_is_finished_by_the_next(
+    tmp_path: Path, refusing: str
+) -> None:
+    config = config_of(tmp_path, **{"metadata.log.dir": str(tmp_path / "b")})
+    with pytest.raises(OSError, match="No space"):
+        first_start(config, RefusesWrites(tmp_path / refusing))
+    (tmp_path / "a" / "lost+found").mkdir()
+    before = (tmp_path / "a" / "meta.properties").read_bytes()
+    (tmp_path / "a" / ".lock").touch()
+    first_start(config, RealDisk()).locks.release()
+    assert (tmp_path / "a" / "meta.properties").read_bytes() == before
+    opened(config).locks.release()
+
+
+@pytest.mark.parametrize("left", ["orders-0", "replication-offset-checkpoint"])
+def test_no_node_is_formatted_around_a_directory_that_was_used(tmp_path: Path, left: str) -> None:
+    """The disk with the metadata may not be mounted."""
+    config = config_of(tmp_path, **{"metadata.log.dir": str(tmp_path / "b")})
+    with pytest.raises(OSError, match="No space"):
+        first_start(config, RefusesWrites(tmp_path / "b"))
+    (tmp_path / "a" / left).mkdir()
+    with pytest.raises(StorageProblem, match="already formatted"):
+        first_start(config, RealDisk())
+    assert not (tmp_path / "b" / "meta.properties").exists()
 
 
 def test_without_the_metadata_logs_directory_no_node_starts(tmp_path: Path) -> None:
