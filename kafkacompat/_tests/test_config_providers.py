@@ -74,6 +74,15 @@ def test_a_placeholder_of_no_provider_stays_as_it_is(text: str, folder: Path) ->
     assert value(text) == text
 
 
+def test_a_file_of_passwords_that_cannot_be_parsed_is_named_without_them(folder: Path) -> None:
+    file = folder / "secrets.properties"
+    file.write_text("password=s3cret\\users\n")
+    with pytest.raises(ConfigError) as refused:
+        value(f"${{file:{file}:password}}")
+    assert str(file) in str(refused.value)
+    assert "s3cret" not in str(refused.value)
+
+
 def test_a_provider_without_a_class_is_none(folder: Path) -> None:
     settings = {"config.providers": "env", "it": "${env:KAFKA_NAME}"}
     assert resolved(settings) == settings

@@ -197,8 +197,17 @@ def test_properties_syntax(tmp_path: Path) -> None:
 
 
 def test_a_malformed_escape_is_refused() -> None:
-    with pytest.raises(ConfigError, match="uXXXX"):
+    with pytest.raises(ConfigError, match=r"uXXXX escape in the line of a\.b$"):
         parse_properties("a.b = \\u12g4")
+
+
+def test_the_refusal_of_a_malformed_escape_tells_no_password() -> None:
+    with pytest.raises(ConfigError) as refused:
+        parse_properties("ssl.key.password=s3cret\\users")
+    told = f"{refused.value} {refused.value!r} {refused.value.value}"
+    assert "ssl.key.password" in told
+    assert "s3cret" not in told
+    assert "sers" not in told
 
 
 @given(st.text())

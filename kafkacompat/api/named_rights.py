@@ -74,6 +74,8 @@ class NamedRights:
     """Whether an element is refused with INVALID_REQUEST before any right is checked."""
     unless: Callable[[Any], bool] | None = None
     """Whether the handler refuses the whole request, so that no right is checked."""
+    unless_on: Callable[[Any], bool] | None = None
+    """Whether the handler refuses all requests on this node, so that no right is checked."""
     order: Order = Order.REFUSED_LAST
     answer_name: str | None = None
     """The field in which an answer names its element, of handlers that answer once what is asked for twice. Of elements that
@@ -86,14 +88,16 @@ class NamedRights:
 
         def of_allowed(node: Any, context: RequestContext, request: Any) -> Any:
             access = access_of(node, context)
-            if access is None or self._all_pass(access, request):
+            if access is None or self._all_pass(access, node, request):
                 return function(node, context, request)
             return self._in_two(function, error_response, access, node, context, request)
 
         return of_allowed
 
-    def _all_pass(self, access: Access, request: Any) -> bool:
+    def _all_pass(self, access: Access, node: Any, request: Any) -> bool:
         if self.unless is not None and self.unless(request):
+            return True
+        if self.unless_on is not None and self.unless_on(node):
             return True
         right = self.instead
         return right is not None and access.allows(
@@ -393,6 +397,10 @@ def refuses_to_describe(request: Any) -> bool:
     )
 
 
+def deletes_no_topics(node: AnyNode) -> bool:
+    return not node.config.get_boolean("delete.topic.enable")
+
+
 TOPICS = "topics", "topics"
 DESCRIBE_TOPICS = NamedRights(*TOPICS, to_topic(AclOperation.DESCRIBE))
 READ_PRODUCERS = NamedRights(
@@ -415,6 +423,7 @@ DELETE_TOPICS = NamedRights(
     describes=True,
     text_of=error_text,
     repeats_by=attrgetter("name", "topic_id"),
+    unless_on=deletes_no_topics,
 )
 DELETE_TOPICS_BY_NAME = NamedRights(
     "topic_names",
@@ -424,6 +433,7 @@ DELETE_TOPICS_BY_NAME = NamedRights(
     describes=True,
     text_of=error_text,
     repeats_by=str,
+    unless_on=deletes_no_topics,
 )
 DESCRIBE_GROUPS = NamedRights(
     "groups", "groups", to_itself(AclOperation.DESCRIBE, ResourceType.GROUP), order=Order.REFUSED_FIRST

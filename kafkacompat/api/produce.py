@@ -84,8 +84,10 @@ def handle(
     topics = request.topic_data
     if len(topics) == 1 and len(topics[0].partition_data) == 1:
         first = first_batch(topics[0].partition_data[0].records)
-        if first is FirstBatch.PLAIN and _may_write(node, context, topics[0]):
-            return _append(node, context, request, topics, False, None)
+        if first is FirstBatch.PLAIN:
+            if _may_write(node, context, topics[0]):
+                return _append(node, context, request, topics, False, None)
+            return error_response(request, ErrorCode.TOPIC_AUTHORIZATION_FAILED, context.api_version)
         if first is FirstBatch.CORRUPT:
             return at_once(_refused_whole(context, request, ErrorCode.CORRUPT_MESSAGE, Pace(NAMED_A_STEP)))
     elif access_of(node, context) is None and _is_plain(topics):

@@ -56,6 +56,7 @@ def _split(line: str) -> tuple[str, str]:
 
 
 def _unescape(text: str, line: str) -> str:
+    """The line says of which setting the text is. No error has what it sets, which may be a password."""
     if "\\" not in text:
         return text
     units: list[str] = []
@@ -75,7 +76,8 @@ def _unescape(text: str, line: str) -> str:
             continue
         digits = text[position : position + 4]
         if not re.fullmatch("[0-9A-Fa-f]{4}", digits):
-            raise ConfigError(_split(line)[0], digits, f"malformed \\uXXXX escape in {line!r}", whole=True)
+            setting = _split(line)[0]
+            raise ConfigError(setting, None, f"malformed \\uXXXX escape in the line of {setting}", whole=True)
         units.append(chr(int(digits, 16)))
         position += 4
     # Two escapes can be the halves of one character beyond the Basic Multilingual Plane.
@@ -215,7 +217,11 @@ def _of_files(prefix: str, settings: Mapping[str, str]) -> Provider:
     def get(path: str, key: str) -> str | None:
         if path not in read:
             found = allowed(path)
-            read[path] = {} if found is None else parse_properties(_text(found))
+            text = "" if found is None else _text(found)
+            try:
+                read[path] = parse_properties(text)
+            except ConfigError as error:
+                raise ConfigError(PROVIDERS, None, f"{path}: {error}", whole=True) from None
         return read[path].get(key)
 
     return get

@@ -873,14 +873,17 @@ class FetchReads:
         their answers took new roles, each would wake the next one within itself.
         """
         manager = self._manager
-        if parameters.may_read is not None and not parameters.may_read(asked.topic or self._name_of(asked)):
-            return None
+        if parameters.may_read is not None:
+            name = asked.topic or self._name_of(asked)
+            # Without a name no right can be looked at: the log of a deleted topic may still be here.
+            if name is None or not parameters.may_read(name):
+                return None
         if parameters.uses_topic_ids:
             if arrived:
                 return manager.core_by_id(asked.topic_id, asked.partition)
             return manager.by_id.get((asked.topic_id, asked.partition))
-        name = asked.topic, asked.partition
-        return manager.core(name) if arrived else manager.by_name.get(name)
+        key = asked.topic, asked.partition
+        return manager.core(key) if arrived else manager.by_name.get(key)
 
     def _name_of(self, asked: Any) -> str | None:
         """The name of a topic whose id was not known yet when its session was told of it."""

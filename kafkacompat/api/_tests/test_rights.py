@@ -169,9 +169,11 @@ def asked(
     kind_of_answer: str = MESSAGE,
     topics: tuple[str, ...] = (),
     is_active: bool = True,
+    deletes: bool = True,
 ) -> tuple[Any, list[Any]]:
     """Return the answer and the requests that reached the handler. The handler answers with one element for each
-    requested one. `topics` exist, besides `a` and `b`. `is_active`: on the active controller."""
+    requested one. `topics` exist, besides `a` and `b`. `is_active`: on the active controller. `deletes`: the value of
+    delete.topic.enable."""
     version = APIS[key].latest
     reached: list[Any] = []
     named = table.by_key[int(key)].named[0]
@@ -198,6 +200,7 @@ def asked(
         coordinators=None,
         image=image,
         controller=SimpleNamespace(is_active=is_active),
+        config=SimpleNamespace(get_boolean={"delete.topic.enable": deletes}.__getitem__),
     )
     return value_of(serve(route, node, context(int(key), version), request)), reached
 
@@ -370,6 +373,20 @@ def test_a_topic_that_may_not_be_described_is_deleted_by_its_id_only() -> None:
     ]
 
 
+@pytest.mark.parametrize("is_active", [True, False])
+@pytest.mark.parametrize("named_by", ["topics", "topic_names"])
+def test_whoever_deletes_topics_is_told_that_the_cluster_deletes_none(named_by: str, is_active: bool) -> None:
+    """As in Apache Kafka: with delete.topic.enable=false no right is looked at, and the handler refuses all topics."""
+    make = named("name") if named_by == "topics" else None
+    elements = elements_of(ApiKey.DELETE_TOPICS, named_by, make, "a", "gone")
+    request = request_of(ApiKey.DELETE_TOPICS, **{named_by: elements})
+    answer, reached = asked(
+        CONTROLLER_APIS, ApiKey.DELETE_TOPICS, request, deletes=False, is_active=is_active
+    )
+    assert reached == [request.topics]
+    assert all(isinstance(each, Done) for each in answer.responses)
+
+
 def test_settings_of_brokers_are_the_clusters_and_loggers_are_the_nodes() -> None:
     changes = named_rights.INCREMENTALLY_ALTER_CONFIGS
     asks = {
@@ -393,6 +410,24 @@ def test_records_go_to_topics_that_may_be_written(version: int) -> None:
     assert produced(api.call(only, version)) == [(1, 29, -1)]
     for partition in (0, 1):
         assert api.world.manager.log(TopicPartition("b", partition)).log_end_offset == 0  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("topics", [("b",), ("b", "a")])
+def test_a_denied_produce_is_one_line_of_the_audit_log(
+    topics: tuple[str, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    api = secured(mine(TOPIC, AclOperation.WRITE, "a"))
+    with caplog.at_level("INFO", "kafka.authorizer.logger"):
+        api.call(produce(*((name, 0, batch_of(b"x")) for name in topics), api=api), 13)
+    (line,) = caplog.messages
+    assert "Denied operation = WRITE" in line
+
+
+def test_without_a_reply_the_refusal_of_the_only_part_closes_the_connection() -> None:
+    api = secured()
+    with pytest.raises(CloseConnection):
+        api.send(produce(("b", 0, batch_of(b"y")), acks=0), 9)
+    assert api.world.manager.log(TopicPartition("b", 0)).log_end_offset == 0  # type: ignore[union-attr]
 
 
 def test_without_a_reply_the_refusal_of_a_part_closes_the_connection() -> None:

@@ -112,7 +112,7 @@ def read_mended(log: UnifiedLog, offset: int) -> LogRead:
             if refused.code is not ErrorCode.KAFKA_STORAGE_ERROR:
                 raise
             segment = log.segments[log._segments.index_of(offset)]
-            rebuild = IndexRebuild(log._disk, log, segment)
+            rebuild = IndexRebuild(log._disk, log, segment, lambda each: True)
             rebuild.run()
             rebuild.finish()
     return log.read(offset, 1, log.log_end_offset, True)

@@ -711,6 +711,43 @@ def test_a_topic_that_is_known_later_is_read_in_a_session_by_whoever_may_read_it
     assert sizes(fetched(full.session_id, 2)) == [BATCH]
 
 
+def test_records_of_a_deleted_topic_go_to_nobody_who_might_not_read_it() -> None:
+    """Its id was not known when the session was told of it, and its log is still there when a waiting fetch is answered."""
+    last = TAKEN_AT_ONCE_MAX
+    own, late = topic_image("own"), topic_image("late", last + 1)
+    world = LedPartitions(own)
+    topics = {"own": own, "late": late}
+
+    def publish(offset: int, *names: str) -> None:
+        by_name = {name: topics[name] for name in names}
+        by_id = {each.id: each for each in by_name.values()}
+        world.publish(
+            type(world.image)(offset=offset, topics=by_name, topics_by_id=by_id, brokers=world.image.brokers)
+        )
+
+    def may_read(name: str | None) -> bool:
+        return name is None or name == "own"
+
+    wanted = [FetchRequestPartition(late.id, None, last, 0, 100), want(world, topic="own")]
+    full = session_fetch(world, 0, 0, wanted, may_read=may_read, max_wait_ms=0)
+    assert isinstance(full, FetchResponse)
+    publish(1, "own", "late")
+    world.settle()
+    world.produce("late", last)
+    waiting = session_fetch(world, full.session_id, 1, may_read=may_read)
+    assert isinstance(waiting, Deferred)
+    assert not waiting.done
+    publish(2, "own")
+    assert world.manager.by_id.get((late.id, last)) is not None
+    world.produce("own")
+    told = {
+        (topic.topic_id, row.error_code): len(row.records)
+        for topic in waiting.result().responses
+        for row in topic.partitions
+    }
+    assert told == {(own.id, ErrorCode.NONE): BATCH, (late.id, ErrorCode.UNKNOWN_TOPIC_ID): 0}
+
+
 def test_fair_order_in_a_session_serves_the_starved_first() -> None:
     world = filled(partitions=3)
     wanted = [want(world, partition) for partition in range(3)]
