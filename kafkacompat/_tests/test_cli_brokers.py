@@ -343,7 +343,7 @@ def test_a_new_folder_whose_first_start_was_interrupted_is_finished_by_the_next(
     assert contents(tmp_path).keys() == {f"{name}/node-5/data/{META_PROPERTIES}" for name in ("one", "two")}
 
 
-@pytest.mark.parametrize("left", ["orders-0", f"{METADATA_PARTITION}/quorum-state"])
+@pytest.mark.parametrize("left", ["orders-0", f"{METADATA_PARTITION}/quorum-state", ".lock"])
 def test_a_new_folder_is_not_made_around_what_a_broker_has_written(tmp_path: Path, left: str) -> None:
     """The list of the brokers and their metadata are on the first disk, which may not be mounted."""
     prepared(folder_in(tmp_path), 2, format_if_empty=True)

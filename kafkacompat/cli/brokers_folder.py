@@ -132,11 +132,11 @@ class BrokersFolder:
         """Format the first broker of a new cluster, and save the layout. The others are formatted when they start."""
         config = self.config_of(self.config.node_id, number)
         directories = (absolute_metadata_dir(config), *absolute_log_dirs(config))
-        # A start that ended before the layout was saved has given directories an id. Those of a broker that has run are refused by
-        # the format, as they have another id: the disk with the layout may not be mounted.
+        # A start that ended before the layout was saved has given directories an id, the one with the metadata first. Those of a
+        # broker that has run are refused by the format, as they have another id: the disk with the layout may not be mounted.
         formatted = [each for each in directories if self._cluster_id(each)]
-        is_new = not formatted or any(map(self._is_used, formatted))
-        cluster_id = new_id() if is_new else self._cluster_id(formatted[0]) or new_id()
+        is_new = any(map(self._is_used, formatted))
+        cluster_id = new_id() if is_new else self._cluster_id(directories[0]) or new_id()
         self._format(config, cluster_id, standalone=not parse_voters(config))
         return self.save(number, cluster_id)
 

@@ -177,12 +177,13 @@ def _format_once(config: ServerConfig, path: Path, cluster_id: str) -> None:
     from kafkacompat.server.data_directories import absolute_log_dirs, absolute_metadata_dir, begun_format
 
     disk = RealDisk()
-    directories = dict.fromkeys((*absolute_log_dirs(config), absolute_metadata_dir(config)))
+    log_dirs, metadata_dir = absolute_log_dirs(config), absolute_metadata_dir(config)
     if is_laid_out(config):
         return
     try:
-        begun = begun_format(disk, tuple(directories))
-        if begun is None and any(read_meta_properties(disk, path) is not None for path in directories):
+        begun = begun_format(disk, log_dirs, metadata_dir)
+        formatted = (read_meta_properties(disk, path) is not None for path in (*log_dirs, metadata_dir))
+        if begun is None and any(formatted):
             return
     except (StorageProblem, OSError):
         return  # The start says it in full.

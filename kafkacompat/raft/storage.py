@@ -159,10 +159,11 @@ def format_storage(
     """Format every unformatted directory, like kafka-storage format. Raises StorageProblem if one is already formatted
     (unless ignored).
 
-    meta.properties is written last in each directory, so an interrupted format is repeated.
+    meta.properties is written last in each directory, so an interrupted format is repeated. The metadata directory comes first:
+    without it, directories that are formatted belong to a node whose disk with the metadata may not be mounted.
     """
-    directories = _all_directories(request.log_dirs, request.metadata_log_dir)
     metadata_directory = request.metadata_log_dir or request.log_dirs[0]
+    directories = _all_directories((metadata_directory, *request.log_dirs), None)
     found = {directory: read_meta_properties(disk, directory) for directory in directories}
     formatted = [directory for directory in directories if found[directory] is not None]
     if formatted and not request.ignore_formatted:

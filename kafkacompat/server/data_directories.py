@@ -117,17 +117,19 @@ UNUSED = frozenset({META_PROPERTIES, BOOTSTRAP_CHECKPOINT, METADATA_PARTITION, L
 """What may be in a directory that no node has used. The last one is at the root of a file system."""
 
 
-def begun_format(disk: Disk, directories: Sequence[str]) -> str | None:
+def begun_format(disk: Disk, log_dirs: Sequence[str], metadata_dir: str) -> str | None:
     """Return the cluster id of a format that has ended before all of these directories were formatted, so that it can be finished.
 
-    None if there is none, and if a node has used one of the directories: the others may be on disks that are not mounted. Raises
-    OSError, StorageProblem.
+    None if there is none, and if a node has used one of the directories: the others may be on disks that are not mounted. A format
+    begins with the metadata directory. Without it nothing is finished: a node without the broker role leaves nothing in the others.
+    Raises OSError, StorageProblem.
     """
-    found = {path: read_meta_properties(disk, path) for path in directories}
-    formatted = {path: meta.cluster_id for path, meta in found.items() if meta is not None}
-    if len(formatted) == len(found) or any(is_used(disk, path) for path in formatted):
+    found = {path: read_meta_properties(disk, path) for path in (metadata_dir, *log_dirs)}
+    first = found[metadata_dir]
+    formatted = [path for path, meta in found.items() if meta is not None]
+    if first is None or len(formatted) == len(found) or any(is_used(disk, path) for path in formatted):
         return None
-    return next(iter(formatted.values()), None)
+    return first.cluster_id
 
 
 def is_used(disk: Disk, directory: str) -> bool:
@@ -168,15 +170,13 @@ def open_directories(
             cause = next(iter(failed.values()))
             raise StorageProblem(f"all log directories of log.dirs have failed: {_told(failed)}") from cause
         if format_if_empty and not is_formatted(disk, log_dirs, metadata_dir):
-            begun = begun_format(disk, every)
             format_node(
                 config,
                 disk,
                 random,
                 now_ms,
-                cluster_id=begun or uuid_to_text(random.uuid()),
+                cluster_id=uuid_to_text(random.uuid()),
                 standalone=not parse_voters(config),
-                ignore_formatted=begun is not None,
             )
         identity = load_directories(
             disk, usable, metadata_dir, config.node_id, random, now_ms, format_missing=format_if_empty

@@ -58,7 +58,9 @@ class GroupHistory:
         """Check fetched numbers. `asked_when` is a copy of `settled` from when the request was sent."""
         for partition, number in found.items():
             if self.is_deleted:
-                if number != NOTHING and not (self.may_return and number <= self.issued[partition]):
+                if number != NOTHING and not (
+                    self.may_return and number <= self.issued.get(partition, NOTHING)
+                ):
                     raise Breach(
                         "deleted groups stay deleted", f"{self.group_id}-{named(partition)} has {number}"
                     )

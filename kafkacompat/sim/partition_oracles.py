@@ -349,13 +349,16 @@ class PartitionOracles:
 
     def was_last_act(self, key: Key, base: int, batch: Written) -> bool:
         """Whether a leader that has lost the partition since can have committed the batch in that same event, for example because
-        its disk was full: the whole ISR has it."""
+        its disk was full: the whole ISR has it, and nothing else is committed there."""
         lives = [machine.life for machine in self._machines.values()]
         led = [life.partitions.by_id.get(key) for life in lives if life is not None and life.partitions]
         image = self._env.metadata.partition(key)
         return (
             image is not None
-            and not any(core is not None and core.is_leader and core.leader_epoch == batch.epoch for core in led)
+            and not any(
+                core is not None and core.is_leader and core.leader_epoch == batch.epoch for core in led
+            )
+            and self.ledgers[key].end <= base
             and self.ledgers[key].written.get((batch.epoch, base)) == batch
             and all(self.log_ends.get((each, key), 0) > batch.last_offset for each in image.isr)
         )

@@ -60,10 +60,10 @@ def _as_shown(wanted: Value) -> bytes | None:
 
 def is_value(record: bytes | None, wanted: Value) -> bool:
     """Whether a record has this value. What JSON can say is compared as what it means."""
-    if record is None or not _is_json(wanted):
+    if not _is_json(wanted):
         return record == as_bytes(wanted)
     try:
-        return bool(json.loads(record) == wanted)
+        return bool((None if record is None else json.loads(record)) == wanted)
     except ValueError:
         return False
 
@@ -173,13 +173,20 @@ def _left(
     by_meaning: dict[Any, list[bytes | None]] = {}
     for record in left.elements():
         by_meaning.setdefault(_meaning(record), []).append(record)
+    others: list[Value] = []
     for value in filter(_is_json, values):
-        shown = _as_shown(value)
-        same = by_meaning.get(_meaning(shown)) or [each for each in +left if is_value(each, value)]
+        same = by_meaning.get(_meaning(_as_shown(value)))
         if same:
             left[same.pop()] -= 1
         else:
-            missing[shown] += 1
+            others.append(value)
+    # What compares itself is equal to several, and gets what no other value is.
+    for value in others:
+        same = [each for each in +left if is_value(each, value)]
+        if same:
+            left[same.pop()] -= 1
+        else:
+            missing[_as_shown(value)] += 1
     return missing, +left
 
 

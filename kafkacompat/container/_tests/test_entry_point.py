@@ -150,3 +150,27 @@ def test_a_first_format_that_has_ended_half_way_is_finished_by_the_next_start(tm
     (directories[0] / "orders-0").mkdir()
     _format_once(config, path, "AAAAAAAAAAAAAAAAAAAAAg")
     assert not second.exists()
+
+
+@pytest.mark.parametrize("metadata", ["metadata", "two"])
+def test_no_controller_is_formatted_whose_metadata_is_not_there(tmp_path: Path, metadata: str) -> None:
+    """It writes nothing to its other directories, so only the metadata says whether it has run. That volume may not be mounted."""
+    directories = [tmp_path / "one", tmp_path / "two"]
+    environment = {
+        "KAFKA_NODE_ID": "1",
+        "KAFKA_PROCESS_ROLES": "controller",
+        "KAFKA_LISTENERS": "CONTROLLER://localhost:9093",
+        "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+        "KAFKA_CONTROLLER_QUORUM_VOTERS": "1@localhost:9093",
+        "KAFKA_LOG_DIRS": ",".join(map(str, directories)),
+        "KAFKA_METADATA_LOG_DIR": str(tmp_path / metadata),
+    }
+    written(environment, tmp_path)
+    path = Folders(tmp_path).final_file
+    config = load_settings(str(path), [])
+    _format_once(config, path, "AAAAAAAAAAAAAAAAAAAAAQ")
+    assert (tmp_path / metadata / "meta.properties").exists()
+    (tmp_path / "one" / ".lock").touch()
+    (tmp_path / metadata).rename(tmp_path / "aside")
+    _format_once(config, path, "AAAAAAAAAAAAAAAAAAAAAQ")
+    assert not (tmp_path / metadata).exists()

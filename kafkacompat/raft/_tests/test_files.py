@@ -197,6 +197,20 @@ def test_format_gives_every_directory_an_identity() -> None:
     assert written == [FIRST_SNAPSHOT, "/a/meta.properties", "/b/meta.properties"]
 
 
+def test_a_format_begins_with_the_metadata_directory() -> None:
+    """What is formatted without it belongs to a node whose metadata is not there."""
+    disk = MemoryDisk()
+
+    def full(operation: str, path: str) -> OSError | None:
+        is_refused = (operation, path) == ("write_atomic", "/a/meta.properties")
+        return OSError("full") if is_refused else None
+
+    disk.refuse = full
+    with pytest.raises(OSError, match="full"):
+        format_storage(disk, replace(request("/a", "/b"), metadata_log_dir="/b"), CountingRandom(), NOW_MS)
+    assert "/b/meta.properties" in disk.files
+
+
 def test_a_format_for_earlier_releases_writes_bootstrap_checkpoint_in_each_directory() -> None:
     disk = MemoryDisk()
     asked = replace(request("/a", "/b"), has_bootstrap_snapshot=False)

@@ -248,7 +248,7 @@ def first_start(config: ServerConfig, disk: RealDisk) -> NodeDirectories:
     return open_directories(config, disk, SystemRandom(), 0, format_if_empty=True)
 
 
-@pytest.mark.parametrize("refusing", ["b", "c"])
+@pytest.mark.parametrize("refusing", ["a", "b", "c"])
 def test_a_first_start_that_has_formatted_a_part_of_the_directories_is_finished_by_the_next(
     tmp_path: Path, refusing: str
 ) -> None:
@@ -256,20 +256,23 @@ def test_a_first_start_that_has_formatted_a_part_of_the_directories_is_finished_
     with pytest.raises(OSError, match="No space"):
         first_start(config, RefusesWrites(tmp_path / refusing))
     (tmp_path / "a" / "lost+found").mkdir()
-    before = (tmp_path / "a" / "meta.properties").read_bytes()
-    (tmp_path / "a" / ".lock").touch()
+    paths = [tmp_path / name / "meta.properties" for name in "abc"]
+    before = {path: path.read_bytes() for path in paths if path.exists()}
+    assert len(before) == "bac".index(refusing)
     first_start(config, RealDisk()).locks.release()
-    assert (tmp_path / "a" / "meta.properties").read_bytes() == before
+    assert before.items() <= {path: path.read_bytes() for path in paths}.items()
     opened(config).locks.release()
 
 
-@pytest.mark.parametrize("left", ["orders-0", "replication-offset-checkpoint"])
-def test_no_node_is_formatted_around_a_directory_that_was_used(tmp_path: Path, left: str) -> None:
-    """The disk with the metadata may not be mounted."""
-    config = config_of(tmp_path, **{"metadata.log.dir": str(tmp_path / "b")})
-    with pytest.raises(OSError, match="No space"):
-        first_start(config, RefusesWrites(tmp_path / "b"))
-    (tmp_path / "a" / left).mkdir()
+@pytest.mark.parametrize("left", ["orders-0", "replication-offset-checkpoint", ".lock"])
+def test_no_node_is_formatted_around_a_directory_without_its_metadata(tmp_path: Path, left: str) -> None:
+    """The disk with the metadata may not be mounted. A node that is no broker leaves nothing but .lock in the other directories."""
+    config = formatted(config_of(tmp_path, **{"metadata.log.dir": str(tmp_path / "b")}))
+    if left == ".lock":
+        (tmp_path / "a" / left).touch()
+    else:
+        (tmp_path / "a" / left).mkdir()
+    (tmp_path / "b").rename(tmp_path / "aside")
     with pytest.raises(StorageProblem, match="already formatted"):
         first_start(config, RealDisk())
     assert not (tmp_path / "b" / "meta.properties").exists()

@@ -149,6 +149,17 @@ def test_what_compares_itself_is_compared_within_json(kafka: Kafka) -> None:
     ]
 
 
+def test_a_record_is_taken_once_for_what_compares_itself_and_may_have_no_value(kafka: Kafka) -> None:
+    topic = kafka.topic()
+    kafka.produce(topic, [{"a": 1}])
+    with pytest.raises(AssertionError, match=r"missing: .*<ANY>"):
+        kafka.assert_produced(topic, [{"a": mock.ANY}, {"a": 1}], timeout_s=0)
+    kafka.produce(topic, [None], key="gone")
+    with pytest.raises(AssertionError, match="unexpected: null"):
+        kafka.assert_produced(topic, [{"a": 1}, {"a": mock.ANY}], timeout_s=0)
+    kafka.assert_produced(topic, [{"a": mock.ANY}, None])
+
+
 def test_json_that_is_there_in_other_words_is_not_told_as_missing(kafka: Kafka) -> None:
     kafka.produce("orders", ['{"b":2,"a":1}', "no JSON", "5"])
     kafka.produce("other", ['{"c":3}'])
