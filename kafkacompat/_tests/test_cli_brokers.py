@@ -439,6 +439,27 @@ def test_what_the_machine_gives_is_bounded_by_its_cgroup(tmp_path: Path) -> None
     assert machine.memory_bytes(tmp_path / "none", tmp_path / "none") is None
 
 
+def test_brokers_start_again_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = folder_in(tmp_path)
+    layout = prepared(folder, 2, format_if_empty=True)
+    for node_id in (5, 6):
+        folder.make(node_id, layout)
+    for name in ("one", "two"):
+        (tmp_path / name / "node-6" / "data" / METADATA_PARTITION).mkdir()
+
+    def refuse(path: Path, *_: object, **__: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", refuse)
+        assert prepared(folder_in(tmp_path), 2, format_if_empty=True) == layout
+        for node_id in (5, 6):
+            folder.make(node_id, layout)
+        with pytest.raises(CommandFailed, match="No space left on device"):
+            folder.save(3, layout.cluster_id)
+    assert folder.load() == layout
+
+
 # More or fewer.
 
 
@@ -498,6 +519,33 @@ def test_a_broker_whose_removal_was_interrupted_can_be_made_again(
             resize.remove_files(folder.files, layout.nodes[1])
     folder.make(6, layout)
     assert {f"{name}/node-6/data/{META_PROPERTIES}" for name in ("one", "two")} <= contents(tmp_path).keys()
+
+
+def test_a_broker_whose_removal_was_interrupted_gets_no_part_of_its_metadata_log_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = folder_in(tmp_path)
+    layout = prepared(folder, 2, format_if_empty=True)
+    folder.make(6, layout)
+    metadata_log = tmp_path / "one" / "node-6" / "data" / METADATA_PARTITION
+    metadata_log.mkdir()
+    snapshot, segment = "00000000000000000050-0000000001.checkpoint", "00000000000000000050.log"
+    for name in (snapshot, segment):
+        (metadata_log / name).touch()
+
+    def killed(path: Path) -> None:
+        next(path.rglob(snapshot)).unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            resize.remove_files(folder.files, layout.nodes[1])
+    folder.make(6, layout)
+    assert not metadata_log.exists()
+    assert (metadata_log.parent / META_PROPERTIES).exists()
+    resize.remove_files(folder.files, layout.nodes[1])
+    assert not list(tmp_path.glob("one/node-6*"))
 
 
 def test_a_wish_that_a_new_start_has_not_heard_is_told(

@@ -75,7 +75,8 @@ class BrokersFolder:
         head = "# Written by each `kafkacompat start` from its own settings: changes here are lost.\n"
         settings = self._settings_of(node_id, number)
         text = "".join(property_line(name, value) for name, value in settings.items())
-        write_whole(path, head + text, is_private=True)
+        if not has_text(path, head + text):
+            write_whole(path, head + text, is_private=True)
         return path
 
     def load(self) -> Layout:
@@ -123,7 +124,9 @@ class BrokersFolder:
             is_one_machine=True,
             to_move=tuple(to_move),
         )
-        self.files.save(layout)
+        # A full disk has no room for another file. A broker that starts on it may make room.
+        if not (self.files.exists() and self.files.load() == layout):
+            self.files.save(layout)
         return layout
 
     # Formatting.
@@ -253,6 +256,13 @@ class BrokersFolder:
         except (StorageProblem, OSError):
             return "unknown"
         return None if meta is None else meta.cluster_id or "unknown"
+
+
+def has_text(path: Path, text: str) -> bool:
+    try:
+        return path.read_bytes() == text.encode("latin-1")
+    except OSError:
+        return False
 
 
 def move_below(directory: Path, name: str) -> None:

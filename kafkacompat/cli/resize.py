@@ -36,6 +36,7 @@ TRIES = 3
 """A topic that is created meanwhile may get a replica on a broker that is leaving."""
 METADATA_DIRECTORY = "__cluster_metadata-0"
 DELETED = "-delete"
+REMOVED = ".removed"
 
 
 def resize(files: ClusterFiles, number: int, throttle: int | None) -> None:
@@ -169,7 +170,12 @@ def remove_files(files: ClusterFiles, node: Node) -> None:
                 return
         # That of the metadata log is the first: without it, the broker counts as new, and what is left as formatted in part.
         for directory in dict.fromkeys((*(Path(each).parent for each in directories), folder)):
-            shutil.rmtree(directory)
+            # In one step: no broker starts with a part of its metadata log.
+            aside = directory.with_name(directory.name + REMOVED)
+            for earlier in directory.parent.glob(f"node-*{REMOVED}"):
+                shutil.rmtree(earlier)
+            directory.rename(aside)
+            shutil.rmtree(aside)
     except FileNotFoundError:
         return
     except OSError as error:

@@ -19,7 +19,11 @@ from kafkacompat.remote.metadata import (
     TopicIdPartition,
 )
 from kafkacompat.remote.metadata_cache import RemoteLogMetadataCache
-from kafkacompat.remote.ports import RemoteResourceNotFoundException, RemoteStorageNotReadyException
+from kafkacompat.remote.ports import (
+    RemoteResourceNotFoundException,
+    RemoteStorageNotReadyException,
+    RetriableRemoteStorageException,
+)
 from kafkacompat.remote.records import decode_record, metadata_partition
 from kafkacompat.wire.errors import WireError
 
@@ -39,6 +43,15 @@ class _User:
         """All that it had in the remote store is deleted."""
         self.waiting: list[tuple[int, Deferred[None]]] = []
         """Offsets of records about it, and who waits until they are read."""
+
+    def lose(self, partition: TopicIdPartition, end: int) -> None:
+        """The topic ends before the last record that was read: its leader has lost its power, or the topic was made again. What is
+        known stays, because the store has it. But other records get these offsets, and they count."""
+        self.read_offset = end - 1
+        waiting, self.waiting = self.waiting, []
+        for _, read in waiting:
+            if not read.done:
+                read.fail(RetriableRemoteStorageException(f"the topic has lost records about {partition}"))
 
 
 class _Followed:
@@ -132,6 +145,9 @@ class MetadataFollower:
         if followed is None or followed.next_offset is not None or not followed.users.keys() <= set(among):
             return
         followed.next_offset, followed.latest = earliest, latest
+        for partition, user in list(followed.users.items()):
+            if user.read_offset >= latest:
+                user.lose(partition, latest)
         self._look_for_ready_ones(followed)
 
     def users_of(self, index: int) -> tuple[TopicIdPartition, ...]:

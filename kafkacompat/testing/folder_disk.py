@@ -136,7 +136,11 @@ class FolderDisk:
         """What a process finds that starts after this one was killed. `now_ms`: its clock, if it is another one. `above`: the
         folder of its folder, if it is another one."""
         folder = new_folder(above or os.path.dirname(self.folder))
-        shutil.copytree(self.folder, folder, dirs_exist_ok=True)
+        try:
+            shutil.copytree(self.folder, folder, dirs_exist_ok=True)
+        except BaseException:  # a part of it takes room on a full disk
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
         return FolderDisk(folder, now_ms or self._now_ms)
 
     def close(self) -> None:

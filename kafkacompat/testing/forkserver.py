@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import errno
 import gc
+import itertools
 import json
 import os
 import select
@@ -38,6 +39,9 @@ class ServerEnded(ConnectionError):
 
 class ForkServer:
     """The tests' end. For any thread."""
+
+    _numbers = itertools.count()
+    """Of what is asked. An answer has the number too, because an interrupted test does not wait for its own."""
 
     def __init__(self, module: str) -> None:
         """`module`: its function `host` is what a process does, with its connection, its folder and the id of its parent."""
@@ -69,15 +73,18 @@ class ForkServer:
         with suppress(OSError, ValueError):  # without this server it has ended too, or does so
             self._ask({"end": pid})
 
-    def _ask(self, asked: object, descriptors: list[int] | None = None) -> int:
-        answer = b""
+    def _ask(self, asked: dict[str, object], descriptors: list[int] | None = None) -> int:
+        number = next(self._numbers)
+        text = json.dumps({**asked, "number": number})
         with self._lock, suppress(ConnectionError):
-            socket.send_fds(self._socket, [json.dumps(asked).encode() + b"\n"], descriptors or [])
-            answer = self._socket.recv(BYTES_MAX)
-        if not answer:
-            self._process.wait()  # it closes its end only then, and is no longer the parent of any process
-            raise ServerEnded("the process that makes brokers' processes has ended")
-        return int(answer)
+            socket.send_fds(self._socket, [text.encode() + b"\n"], descriptors or [])
+            while answers := self._socket.recv(BYTES_MAX):
+                for line in answers.splitlines():
+                    asked_as, answer = map(int, line.split())
+                    if asked_as == number:
+                        return answer
+        self._process.wait()  # it closes its end only then, and is no longer the parent of any process
+        raise ServerEnded("the process that makes brokers' processes has ended")
 
     @property
     def is_running(self) -> bool:
@@ -148,7 +155,7 @@ def main(module: str, descriptor: int) -> None:
                 running.add(answer)
                 folders.add(wanted["fork"])
         try:
-            tests.sendall(str(answer).encode())
+            tests.sendall(f"{wanted['number']} {answer}\n".encode())
         except ConnectionError:
             break
     for pid in list(running):

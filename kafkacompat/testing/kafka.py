@@ -506,13 +506,14 @@ class Kafka:
 
     def restore(self, snapshot: Snapshot) -> None:
         """Go back to a state. Clients that wait for an answer are disconnected, the others stay connected. All nodes run then."""
+        disks = snapshot.copies(self.clock)  # without room for them the nodes go on
         self.paused.resume_all()
         self._causes.clear()
         running = {node_id: node for node_id, node in self.nodes.items() if node.is_running}
         for retirement in [node.begin_retirement() for node in running.values()]:
             retirement.result(TIMEOUT_S)
         before = self._disks
-        self._use(snapshot.copies(self.clock))
+        self._use(disks)
         exchanges = [node.begin_exchange(self._disk(node_id)) for node_id, node in running.items()]
         for node_id in self._disks.keys() - running.keys():
             self._make(node_id).begin()

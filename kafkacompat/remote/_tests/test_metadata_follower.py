@@ -17,7 +17,11 @@ from kafkacompat.remote.metadata import (
     TopicIdPartition,
 )
 from kafkacompat.remote.metadata_follower import MetadataFollower, Read
-from kafkacompat.remote.ports import RemoteResourceNotFoundException, RemoteStorageNotReadyException
+from kafkacompat.remote.ports import (
+    RemoteResourceNotFoundException,
+    RemoteStorageNotReadyException,
+    RetriableRemoteStorageException,
+)
 from kafkacompat.remote.records import encode_record
 
 ONE, TWO = (TopicIdPartition(bytes(15) + bytes([each]), "t", 0) for each in (1, 2))
@@ -312,3 +316,26 @@ def test_an_offset_that_the_topic_does_not_have_starts_from_the_beginning() -> N
     topic.tell_limits()
     topic.read()
     assert topic.copied(ONE) == 3
+
+
+@pytest.mark.parametrize("left", [0, 8])
+def test_records_in_the_place_of_those_that_the_topic_has_lost_are_read(left: int) -> None:
+    """Its leader has lost its power, or the topic was made again. What is in the store stays known."""
+    topic = Topic()
+    follower = topic.follower
+    follower.add([ONE, TWO])
+    topic.tell_limits()
+    topic.read()
+    waiting = follower.when_read(ONE, 13)
+    del topic.log[left:]
+    follower.is_out_of_range(0, 12)
+    topic.tell_limits()
+    with pytest.raises(RetriableRemoteStorageException):
+        waiting.result()
+    assert (topic.copied(ONE), topic.copied(TWO)) == (3, 3)
+    topic.log += [encode_record(segment(ONE, 7)), encode_record(finished(ONE, 7))]
+    recorded = follower.when_read(ONE, left + 1)
+    assert not recorded.done
+    topic.read()
+    assert recorded.done
+    assert (topic.copied(ONE), topic.copied(TWO)) == (4, 3)

@@ -3,7 +3,9 @@ clock, a life beyond a process."""
 
 from __future__ import annotations
 
+import errno
 import pickle
+import shutil
 from pathlib import Path
 
 import pytest
@@ -57,3 +59,19 @@ def test_a_lock_is_one_nodes_until_its_process_ends(disk: FolderDisk) -> None:
     disk.lock("/d/.lock")
     disk.process_ended()
     disk.lock("/d/.lock")
+
+
+def test_a_copy_for_which_there_is_no_room_leaves_nothing(
+    disk: FolderDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk.write_atomic("/a", b"x")
+
+    def refused(source: str, target: str, **_: object) -> None:
+        shutil.copy(f"{source}/a", target)
+        raise OSError(errno.ENOSPC, "No space left on device", target)
+
+    monkeypatch.setattr(shutil, "copytree", refused)
+    before = sorted(Path(disk.folder).parent.iterdir())
+    with pytest.raises(OSError, match="No space left"):
+        disk.copy()
+    assert sorted(Path(disk.folder).parent.iterdir()) == before

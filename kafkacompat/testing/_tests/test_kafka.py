@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import socket
 import threading
@@ -18,6 +19,7 @@ from kafkacompat.addresses import split_host_and_port
 from kafkacompat.deferred import Deferred
 from kafkacompat.testing import Kafka, KafkaCluster, Record, Refused
 from kafkacompat.testing._tests.test_node import api_versions_of, asked_again, received
+from kafkacompat.testing.kafka import Snapshot
 from kafkacompat.testing.links import TIMER_MAX_MS
 from kafkacompat.testing.node import NodeEnded, NodeThread
 from kafkacompat.testing.waiting import in_thread, until
@@ -238,6 +240,17 @@ def test_reset_forgets_everything_and_keeps_connections(kafka: Kafka) -> None:
         assert asked_again(client, 2) == 2
         kafka.produce("t", ["y"])
         assert values(kafka.records("t")) == [b"y"]
+
+
+def test_nodes_go_on_when_there_is_no_room_for_the_state_to_go_back_to() -> None:
+    kafka, node = Kafka(), mock.Mock(spec=NodeThread, is_running=True)
+    kafka.nodes = {1: node}
+    snapshot = mock.Mock(spec=Snapshot)
+    snapshot.copies.side_effect = OSError(errno.ENOSPC, "No space left on device")
+    with pytest.raises(OSError, match="No space left"):
+        kafka.restore(snapshot)
+    node.begin_retirement.assert_not_called()
+    kafka._ports.release()
 
 
 def test_a_snapshot_is_restored_as_often_as_one_likes(kafka: Kafka) -> None:

@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -221,6 +222,38 @@ def test_a_process_that_cannot_be_had_ends_no_other_one(
         assert serving.is_alive()
     serving.join()
     assert tmp_path.exists(), "the folder is not the server's"
+
+
+def test_the_answer_for_which_an_interrupted_test_did_not_wait_is_no_answer_to_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class InterruptedSocket(socket.socket):
+        is_interrupted = True
+
+        def recv(self, *given: Any) -> bytes:
+            if self.is_interrupted:
+                raise KeyboardInterrupt
+            return super().recv(*given)
+
+    def fork() -> int:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(os, "fork", fork)
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    monkeypatch.setattr(forkserver, "IMPORTED", ())
+    server = ForkServer.__new__(ForkServer)
+    own, others = socket.socketpair()
+    server._socket = own = InterruptedSocket(fileno=own.detach())
+    own.settimeout(30)
+    server._lock = threading.Lock()
+    serving = threading.Thread(target=forkserver.main, args=(HOSTED, others.detach()))
+    serving.start()
+    with own:
+        with pytest.raises(KeyboardInterrupt):
+            server.fork(str(tmp_path))
+        own.is_interrupted = False
+        assert server._ask({"end": 1}) == 0
+    serving.join()
 
 
 def test_a_start_without_a_process_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
