@@ -131,9 +131,11 @@ class TransactionMarkerChannelManager:
     def send(self, markers: Markers, shard_partition: int, coordinator_epoch: int) -> None:
         sending = Sending(markers, shard_partition, coordinator_epoch)
         what = f"ending the transaction of {markers.transactional_id!r}"
+        sendings = self._sendings.setdefault(shard_partition, {})
         task = self._tasks.start(what, self._end_transaction(sending))
-        if not task.done:
-            sendings = self._sendings.setdefault(shard_partition, {})
+        if self._sendings.get(shard_partition) is not sendings:
+            task.cancel()  # it has gone so far that its shard was loaded anew
+        elif not task.done:
             sendings[task] = None
             task.on_done(lambda _: sendings.pop(task, None))
 

@@ -770,6 +770,13 @@ def test_more_groups_and_subscriptions_than_an_answer_may_describe_are_refused(k
         assert not any(each.configs for each in response.results)
 
 
+def test_of_resources_that_are_too_many_no_more_are_looked_at_than_decide_it() -> None:
+    """A request may have half a million of them, and they are looked at in one step, two or three times."""
+    resources = iter([DescribeConfigsResource(resource_type=32, resource_name="g")] * 50_000)
+    assert refuses_to_describe(SimpleNamespace(resources=resources))
+    assert len(list(resources)) == 50_000 - UNMADE_DESCRIBED_MAX - 1
+
+
 class DescribedGroups:
     """Describes whatever it is asked for, and counts."""
 

@@ -21,6 +21,7 @@ from kafkacompat.tasks import TURN_COST, Tasks
 from kafkacompat.txn import transaction_coordinator
 from kafkacompat.txn._tests.test_transactions import T0, T1, Channel, TransactionNode
 from kafkacompat.txn.transaction_marker_channel_manager import TransactionMarkerChannelManager
+from kafkacompat.txn.transaction_metadata import TransactionMetadata, TransactionState
 from kafkacompat.txn.transaction_state_manager import TransactionStateManager
 from kafkacompat.wire.errors import ErrorCode as E
 
@@ -349,3 +350,27 @@ def test_what_a_shard_was_sending_ends_with_it_when_its_partition_is_loaded_anew
     assert world.state() == "CompleteCommit"
     assert world.markers(TopicPartition("u", 0)) == [(10, 1)]
     assert world.coordinator.markers.ends_to_write_again == 0
+
+
+def test_a_sending_that_has_come_to_the_end_while_it_began_ends_with_its_shard(
+    monkeypatch: pytest.MonkeyPatch, faults: Any
+) -> None:
+    """One that writes all its markers here is in one step at the end, which its shard may have no memory to take. It would
+    write the end again and again, and with that of a later transaction before its markers."""
+    complete = TransactionMetadata.complete_transition_to
+    lacking = [MemoryError()]
+
+    def lacks(self: TransactionMetadata, following: Any) -> None:
+        if lacking and following.state is TransactionState.COMPLETE_COMMIT:
+            raise lacking.pop()
+        complete(self, following)
+
+    monkeypatch.setattr(TransactionMetadata, "complete_transition_to", lacks)
+    world = TransactionNode()
+    world.begin(T0)
+    world.end(0)
+    assert not lacking
+    world.time.advance(10_000)
+    assert world.state() == "CompleteCommit"
+    assert world.coordinator.markers.ends_to_write_again == 0
+    assert not faults.take()
