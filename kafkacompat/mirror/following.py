@@ -269,7 +269,7 @@ class MirrorFetches:
         try:
             if error is ErrorCode.NONE:
                 if answer.diverging_epoch is not None and answer.diverging_epoch.epoch >= 0:
-                    yield from self._truncate(followed, answer, now_ms, outcome)
+                    yield from self._truncate(session, followed, answer, now_ms, outcome)
                     yield TRUNCATION_US
                 else:
                     yield from self._append(session, followed, answer, outcome, now_ms)
@@ -295,12 +295,19 @@ class MirrorFetches:
         outcome.needs_metadata |= error in METADATA_ERRORS
 
     def _truncate(
-        self, followed: MirroredPartition, answer: PartitionData, now_ms: int, outcome: Outcome
+        self,
+        session: Session,
+        followed: MirroredPartition,
+        answer: PartitionData,
+        now_ms: int,
+        outcome: Outcome,
     ) -> Work[None]:
-        core, diverging = followed.core, answer.diverging_epoch
+        core, asked, diverging = followed.core, followed.asked, answer.diverging_epoch
         assert diverging is not None
         producers = yield from core.log.producers_as_of(divergence(core.log, diverging))
-        if not self._is_wanted(followed):
+        if self.partitions.get(followed.name) is not followed or followed.position() != asked:
+            # Another leader there may be asked by now, and have given records that this one does not have.
+            session.changed(followed)
             return
         offset = divergence(core.log, diverging)
         if offset >= core.log.log_end_offset:
@@ -394,14 +401,14 @@ class MirrorFetches:
                 continue
             log = followed.core.log
             before = log.log_start_offset, log.log_end_offset
+            refusal: Exception | None = None
             try:
                 is_settled = self._settle(followed, timestamp, answer.offset, producers)
             except OSError as failure:
                 outcome.broken.append((followed.core, failure))
                 is_settled = True
             except (LogRefused, MemoryError) as problem:  # indexes that are being rebuilt, for example
-                _note(followed, f"{followed.name} cannot be truncated now: {problem!r}", outcome)
-                is_settled = True
+                refusal, is_settled = problem, True
             except Exception as problem:  # the other partitions go on after any kind of error
                 self._fail(followed, f"an unexpected error: {problem!r}", outcome)
                 outcome.bugs.append((followed, problem))
@@ -410,8 +417,12 @@ class MirrorFetches:
                 left.append(followed)
                 yield PARTITION_US
                 continue
+            # One line: a second one would have both noted again with each attempt.
             text = f"Offset {before[1]} of {followed.name} is out of the source's range"
-            _note(followed, f"{text}; it goes on at {log.log_end_offset}", outcome)
+            then = f"it goes on at {log.log_end_offset}"
+            if refusal is not None:
+                then = f"it cannot be truncated now: {refusal!r}"
+            _note(followed, f"{text}; {then}", outcome)
             if (log.log_start_offset, log.log_end_offset) != before:
                 outcome.truncated.append(followed)
             else:

@@ -538,12 +538,13 @@ class TopicBasedRemoteLogMetadataManager:
                     for each in islice(records, RECORDS_AT_ONCE)
                 ]
                 is_last = len(piece) < RECORDS_AT_ONCE
-                after = end if is_last else piece[-1].offset + 1
+                # The partition's log may begin within the batch, and what lies before that is not read again.
+                after = end if is_last else max(offset, piece[-1].offset + 1)
                 flaws = self._follower.take(index, offset, piece, after)
                 for flaw in flaws[: max(0, FLAWS_TOLD - flaw_count)]:
                     logger.warning("a record of %s is passed over: %s", REMOTE_LOG_METADATA_TOPIC, flaw)
                 flaw_count += len(flaws)
-                offset = max(offset, after)
+                offset = after
                 await pause(RECORD_COST * max(1, len(piece)))
             if flaw_count > FLAWS_TOLD:
                 logger.warning(

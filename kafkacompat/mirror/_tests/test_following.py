@@ -29,7 +29,7 @@ from kafkacompat.partition._tests.kit import (
 from kafkacompat.partition._tests.test_long_truncations import longest
 from kafkacompat.partition.service import OffsetLookup
 from kafkacompat.ports import IndexesRebuilt, Log
-from kafkacompat.records.batch import iterate_batches
+from kafkacompat.records.batch import iterate_batches, stamp_offset_and_epoch
 from kafkacompat.records.control import build_end_transaction_marker
 from kafkacompat.records.validate import Origin
 from kafkacompat.tasks import at_once
@@ -1023,6 +1023,38 @@ def test_what_producers_wrote_is_read_in_pieces_before_a_mirror_is_truncated(
     assert len(outcome.truncated) == 1 - is_taken_out
 
 
+@pytest.mark.parametrize("gives", [True, False])
+def test_what_another_leader_of_the_source_gave_meanwhile_is_not_truncated(
+    gives: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The former leader ends earlier. What producers wrote is read while the next one's records come."""
+    source = source_with(b"a")
+    there, mirror = source.leader(), Mirror(source)
+    fetches, log = mirror.following(), mirror.log()
+    at_once(fetches.take_metadata_in_turns(mirror.metadata(), mirror.last))
+    count = 10 * PIECE
+    write_as_producer(log, count)
+    request = fetches.build(there.id, 0)
+    assert request is not None
+    response = answer_with_partition(mirror, there, request)
+    response.responses[0].partitions[0].diverging_epoch = EpochEndOffset(epoch=0, end_offset=count - 1)
+    outcome = Outcome()
+    replayed_in_pieces(monkeypatch)
+    work = fetches.take_in_turns(there.id, response, 0, outcome)
+    next(work)
+    elect(source, 2)
+    at_once(fetches.take_metadata_in_turns(mirror.metadata(), mirror.last))
+    assert fetches.build(2, 0) is not None, "it is followed"
+    if gives:
+        batch = batch_of(b"of the next leader")
+        stamp_offset_and_epoch(batch, count, 1)
+        log.append_as_follower(bytes(batch), 1)
+    at_once(work)
+    assert log.log_end_offset == count + gives
+    assert outcome.truncated == []
+    assert not fetches.partitions[T0].resolving
+
+
 def test_partitions_that_begin_anew_are_truncated_in_steps() -> None:
     source = source_with(b"a", b"b")
     mirror = Mirror(source)
@@ -1088,3 +1120,20 @@ def test_a_mirror_that_cannot_begin_where_its_source_does_begins_there_later(
     mirror.follow()
     assert not problems
     assert values_of(mirror.log(), 9) == {2: b"c"}
+
+
+def test_a_mirror_that_cannot_begin_where_its_source_does_says_so_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source = source_with(b"a", b"b", b"c")
+    source.leader().manager.delete_records({T0: 2}, 30_000)
+    source.settle()
+    mirror = Mirror(source)
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise IndexesRebuilt(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    monkeypatch.setattr(UnifiedLog, "truncate_fully_and_start_at", refuse)
+    (note,) = mirror.follow().notes
+    assert "cannot be truncated now" in note
+    assert "goes on at" not in note

@@ -428,6 +428,25 @@ def test_a_batch_of_many_records_is_read_in_pieces() -> None:
     node.finish(node.manager.add_remote_log_segment_metadata(segment(ONE, 201)))
 
 
+def test_a_log_that_begins_within_a_batch_of_many_records_is_read_to_its_end() -> None:
+    """Records may be deleted up to any offset. Nobody answers a fetch from below it."""
+    node = Node()
+    count = 3 * RECORDS_AT_ONCE
+    batch = build_batch([Record(at, 1, None, None) for at in range(count)])
+    name = TopicPartition(REMOTE_LOG_METADATA_TOPIC, metadata_partition(ONE, 2))
+    assert node.led.manager.append(name, batch, -1, 13, False).error is ErrorCode.NONE
+    node.led.settle()
+    core = node.led.manager.core(name)
+    assert core is not None
+    core.log.set_high_watermark(count)
+    assert core.log.increment_log_start_offset(count - RECORDS_AT_ONCE // 2)
+    node.manager.start()
+    node.manager.on_partition_leadership_changes([ONE], [TWO])
+    for _ in range(20):
+        node.pass_time()
+    assert node.manager.is_ready(ONE)
+
+
 def append_of_another_writer(node: Node, values: list[bytes | None]) -> None:
     """One compressed batch, as a client may write it."""
     batch = build_batch([Record(at, 1, None, value) for at, value in enumerate(values)], compression=GZIP)
