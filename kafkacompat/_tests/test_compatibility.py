@@ -170,9 +170,21 @@ BOUNDS: tuple[tuple[str, *tuple[str | tuple[str, int], ...]], ...] = (
     ("| at most {}. One more closes the one that", "net.acceptors.HELD_MAX"),
     ("| at most {} of each, otherwise", "controller.client_quota_control_manager.PARTS_MAX"),
     (
-        "| at most {} settings, otherwise INVALID_CONFIG; at most {} listeners",
+        "| at most {} settings in a request, and of a broker {} with {} characters in all, otherwise INVALID_CONFIG; "
+        "at most {} listeners",
         "controller.configuration_control_manager.SETTINGS_MAX",
+        "controller.configuration_control_manager.SETTINGS_IN_ALL_MAX",
+        "controller.configuration_control_manager.CHARACTERS_MAX",
         "raft.voter_set.LISTENERS_MAX",
+    ),
+    (
+        "answer twice up to {} names in a request, DescribeShareGroupOffsets up to {} groups",
+        "api.described_groups.GROUPS_TOGETHER",
+        "api.describe_share_group_offsets.GROUPS_AT_ONCE",
+    ),
+    (
+        "| a request with more than {} is refused with INVALID_REQUEST | they need",
+        "api.named_rights.UNMADE_DESCRIBED_MAX",
     ),
 )
 """What the page says of bounds that are no settings, and where the numbers are, with the unit that the page has them in."""
