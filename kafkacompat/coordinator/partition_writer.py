@@ -20,7 +20,7 @@ from kafkacompat.records.validate import Origin
 from kafkacompat.wire.errors import NONE, ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from kafkacompat.partition.service import PartitionService
     from kafkacompat.ports import Buffer, Log
@@ -156,27 +156,32 @@ class ShardLog:
         self, records: tuple[Any, ...], encode: Encode, now_ms: int, owner: InTransaction | None
     ) -> tuple[ErrorCode, int, int]:
         """Returns (error, first offset, end offset)."""
+        pairs: list[tuple[bytes, bytes | None]] = []
         if owner is None and not self._compression and len(records) <= SHORT_RECORDS:
-            appended = self._append_short(records, encode, now_ms)
+            appended = self._append_short(records, encode, now_ms, pairs)
             if appended is not None:
                 return appended
-        return self._append_any(records, encode, now_ms, owner)
+        return self._append_any(records, encode, now_ms, owner, pairs)
 
     def _append_short(
-        self, records: tuple[Any, ...], encode: Encode, now_ms: int
+        self,
+        records: tuple[Any, ...],
+        encode: Encode,
+        now_ms: int,
+        pairs: list[tuple[bytes, bytes | None]],
     ) -> tuple[ErrorCode, int, int] | None:
-        """`append` of a few short records, as nearly all are. None, before any effect, if they need a closer look."""
+        """`append` of a few short records, as nearly all are. None, before any effect, if they need a closer look. `pairs` gets
+        those that were encoded."""
         first = records[0]
         if type(first) is RecordRun:
             return None if len(records) > 1 or first.size > SHORT_BYTES else self._append_run(first, now_ms)
-        pairs = []
         left = SHORT_BYTES
         for record in records:
             key, value = pair = encode(record)
+            pairs.append(pair)
             left -= len(key) if value is None else len(key) + len(value)
             if left < 0:
                 return None
-            pairs.append(pair)
         return self._append_built(build_plain_batch(pairs, now_ms, self._base_sequence), len(pairs), now_ms)
 
     def _append_run(self, run: RecordRun, now_ms: int) -> tuple[ErrorCode, int, int] | None:
@@ -198,8 +203,14 @@ class ShardLog:
         return NONE, first_offset, end_offset
 
     def _append_any(
-        self, records: tuple[Any, ...], encode: Encode, now_ms: int, owner: InTransaction | None
+        self,
+        records: tuple[Any, ...],
+        encode: Encode,
+        now_ms: int,
+        owner: InTransaction | None,
+        known: Sequence[tuple[bytes, bytes | None]],
     ) -> tuple[ErrorCode, int, int]:
+        """`known`: the first records as they are encoded. One may have a megabyte, which takes long to encode twice."""
         entries = []
         left = self.batch_bytes_max()
         count, before = 0, b""
@@ -208,7 +219,7 @@ class ShardLog:
             count, before = run.count, run.body
             left -= run.size
         for index, record in enumerate(records, count):
-            key, value = encode(record)
+            key, value = known[index] if index < len(known) else encode(record)
             entries.append(Record(index, now_ms, key, value))
             left -= len(key) + (0 if value is None else len(value))
             if left < 0:

@@ -82,7 +82,16 @@ NO_PRODUCER_ID = -1
 
 
 class OffsetMetadataManager:
-    __slots__ = ("_committed", "_held", "_open_transactions", "_pending", "count", "deleting", "env")
+    __slots__ = (
+        "_committed",
+        "_groups_of",
+        "_held",
+        "_open_transactions",
+        "_pending",
+        "count",
+        "deleting",
+        "env",
+    )
 
     def __init__(self, env: Environment) -> None:
         self.env = env
@@ -96,6 +105,8 @@ class OffsetMetadataManager:
         """By producer id."""
         self._open_transactions: dict[str, set[int]] = {}
         """Group -> producer ids."""
+        self._groups_of: dict[int, dict[str, None]] = {}
+        """The same by producer id: the end of one transaction must not look through all groups."""
 
     def replay(self, record: OffsetRecord, offset: int, producer_id: int) -> None:
         value = record.value
@@ -110,6 +121,7 @@ class OffsetMetadataManager:
             return
         target = self._pending.setdefault(producer_id, {})
         self._open_transactions.setdefault(record.group_id, set()).add(producer_id)
+        self._groups_of.setdefault(producer_id, {})[record.group_id] = None
         partitions = target.setdefault(record.group_id, {}).setdefault(record.topic, {})
         self._held.grow(size_of_offset(value) - size_of_offset(partitions.get(record.partition)))
         partitions[record.partition] = value
@@ -166,13 +178,16 @@ class OffsetMetadataManager:
                 del topics[topic]
             del pending[group_id]
         self._pending.pop(producer_id, None)
-        for group_id in [group_id for group_id, ids in self._open_transactions.items() if producer_id in ids]:
+        groups = self._groups_of.get(producer_id, {})
+        while groups:
+            group_id, _ = groups.popitem()
             ids = self._open_transactions[group_id]
             ids.discard(producer_id)
             if not ids:
                 del self._open_transactions[group_id]
             if pace.is_over():
                 yield MOVED_AT_ONCE * MOVE_COST
+        self._groups_of.pop(producer_id, None)
 
     def get(self, group_id: str, topic: str, partition: int) -> OffsetAndMetadata | None:
         return self._committed.get(group_id, {}).get(topic, {}).get(partition)
@@ -238,7 +253,7 @@ class OffsetMetadataManager:
 
     def take_apart(self) -> Iterator[int]:
         """Free everything in steps."""
-        self._open_transactions = {}
+        self._open_transactions, self._groups_of = {}, {}
         committed = self._committed
         for offsets in (self._committed, *self._pending.values()):
             while offsets:

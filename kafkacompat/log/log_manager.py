@@ -104,6 +104,8 @@ class LogManager:
         ]
         self.logs: dict[TopicPartition, UnifiedLog] = {}
         self._home: dict[TopicPartition, LogDirectory] = {}
+        self._log_counts: Counter[LogDirectory] = Counter()
+        """Of `_home`. There may be very many logs, and each new one asks which directory has the fewest."""
         self.deletions = DeletionQueue(disk, clock, note)
         self.index_rebuilds = IndexRebuilds(disk, note, self.has)
         self.rolled = RolledLogs()
@@ -221,11 +223,19 @@ class LogManager:
         return [directory for directory in self.directories if directory.online]
 
     def _adopt(self, log: UnifiedLog, directory: LogDirectory) -> None:
+        self._leave_home(log.topic_partition)
         self.logs[log.topic_partition] = log
         self._home[log.topic_partition] = directory
+        self._log_counts[directory] += 1
         if log.recovery_point < log.segments[-1].base_offset:
             # The process was killed before these segments were synced.
             self.rolled.add(log)
+
+    def _leave_home(self, name: TopicPartition) -> LogDirectory | None:
+        directory = self._home.pop(name, None)
+        if directory is not None:
+            self._log_counts[directory] -= 1
+        return directory
 
     def may_make(self, topic_partition: TopicPartition) -> bool:
         """False if the partition's log cannot be opened, or if the checkpoints still have entries of a deleted log of
@@ -247,7 +257,7 @@ class LogManager:
 
     def _retire(self, topic_partition: TopicPartition, suffix: str) -> None:
         log = self.logs.pop(topic_partition, None)
-        directory = self._home.pop(topic_partition, None)
+        directory = self._leave_home(topic_partition)
         if log is None or directory is None:
             return
         self._let_go(log, directory, suffix)
@@ -324,7 +334,7 @@ class LogManager:
         lost = list(self.logs_in(directory))
         for name in lost:
             self.logs.pop(name).release()
-            del self._home[name]
+            self._leave_home(name)
             # The previous log may have records that the current one has not made durable.
             self.predecessors.forget(name)
         self.checkpoints.look()
@@ -613,8 +623,7 @@ class LogManager:
         online = [each for each in online if each.directory_id not in self.cordoned] or online
         if len(online) == 1:
             return online[0]
-        counts = Counter(directory.path for directory in self._home.values())
-        return min(online, key=lambda directory: counts[directory.path])
+        return min(online, key=lambda directory: self._log_counts[directory])
 
     def prepare(
         self, topic_partition: TopicPartition, topic_id: Uuid, directory_id: Uuid | None = None
@@ -660,7 +669,8 @@ class LogManager:
 
     def withhold(self, name: TopicPartition, reason: str) -> None:
         """Stop serving an opened log until the next start."""
-        log, directory = self.logs.pop(name), self._home.pop(name)
+        log, directory = self.logs.pop(name), self._leave_home(name)
+        assert directory is not None
         log.release()
         directory.has_unopened = True
         self._refused[name] = directory, log.directory
@@ -713,6 +723,7 @@ class LogManager:
                     self._note(f"{directory.path} was not closed cleanly: {error}")
         self.logs.clear()
         self._home.clear()
+        self._log_counts.clear()
         self.futures.logs.clear()
 
     def _retire_now(self, log: UnifiedLog) -> None:

@@ -88,6 +88,8 @@ EVERYTHING = ("", -1)
 take several steps."""
 PARTITION_US = 6
 """Of an answer: it is read again, remembered in the session, and encoded."""
+LOOKED_AT_US = 1
+"""Of a partition that is looked at for an answer. Most partitions of a session have nothing to tell."""
 RECORDS_US = 40
 """Of a partition whose records were there before the fetch waited, or before they were committed: their place may be far
 from the log's end, and is found by a scan then."""
@@ -1099,7 +1101,7 @@ class DelayedFetch(DelayedOperation):
     def expire(self) -> None:
         self.finish(self.context.partitions)
 
-    def moved(self) -> Iterable[Any]:
+    def moved(self) -> Sequence[Any]:
         """The partitions with something to send, and what else is untold. A full fetch (without a session) gets all its
         partitions, because its new session starts from them."""
         if self.context.session is None:
@@ -1110,11 +1112,12 @@ class DelayedFetch(DelayedOperation):
         known = set(map(id, moved))
         return moved + [asked for asked in self.untold if id(asked) not in known]
 
-    def finish(self, partitions: Iterable[Any]) -> None:
+    def finish(self, partitions: Sequence[Any]) -> None:
         """Answer with what these partitions can give now."""
         try:
             answers = self._reads.read_all(self.context, self.parameters, partitions, arrived=False)[0]
             response = self._response(answers)
+            self.cost_us += LOOKED_AT_US * len(partitions)
         except Exception as error:
             self.answer.fail(error)
         else:
@@ -1169,8 +1172,9 @@ class LongFetch(DelayedFetch):
         """Partitions that changed while the fetch was read: the high watermark for consumers, log end and start for
         followers, the role for both."""
 
-    def finish(self, partitions: Iterable[Any]) -> None:
-        self.cost_us = ANSWER_US
+    def finish(self, partitions: Sequence[Any]) -> None:
+        # Whoever waits for the partitions reads the first of them at once.
+        self.cost_us = ANSWER_US + min(PARTITION_US * len(partitions), LOOKED_AT_US * LOOKED_AT_A_STEP)
         self.answer.resolve(partitions)  # type: ignore[arg-type]  # its answer is the partitions, not the response
 
     def asks_of(self, core: Partition) -> Any:

@@ -20,7 +20,7 @@ from kafkacompat.partition.service import FetchedRemotely, OffsetLookup, RemoteF
 from kafkacompat.ports import EMPTY_RECORDS, AbortedTransaction, LogRefused, TimestampOffset, passes
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.remote.ports import RemoteStorageException, RemoteStorageNotReadyException
-from kafkacompat.tasks import Cancelled, Overloaded
+from kafkacompat.tasks import Cancelled, Overloaded, pause
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.fetch_response import AbortedTransaction as ToldAborted
 
@@ -39,6 +39,12 @@ SEARCH_MOST_MS = 300_000
 """A search holds a place for as long as its client waits, but no longer than this."""
 
 
+BEGUN_US = 60
+"""Of the begin of one read, also if too many wait already."""
+TAKEN_US = 10
+"""Of what has come of one."""
+ABORTED_US = 1
+"""Of an aborted transaction that an answer names."""
 HELD_BYTES_MAX = 256 << 20
 """What was read is in memory until its client has taken it. The more there is, the less a fetch gets, down to one batch."""
 HELD_SHARE = 4
@@ -115,6 +121,7 @@ class RemoteFetches:
                         ToldAborted(producer_id=one.producer_id, first_offset=one.first_offset)
                         for one in outcome.aborted_transactions
                     ]
+                    await pause(ABORTED_US * len(answer.aborted_transactions))
 
     async def read(
         self, wanted: Sequence[RemoteFetch], max_bytes: int, max_wait_ms: int, *, read_committed: bool
@@ -136,6 +143,7 @@ class RemoteFetches:
             limited = each._replace(max_bytes=min(each.max_bytes, share), minimum_one_batch=least_one)
             if limited.max_bytes > 0 or least_one:
                 reads[index] = limited, self._read(limited, read_committed)
+                await pause(BEGUN_US)  # a fetch may name any number of partitions that are tiered
         await self._in_time(
             [read for _, read in reads.values()], self._settings.get_int("remote.fetch.max.wait.ms")
         )
@@ -144,6 +152,7 @@ class RemoteFetches:
             if read.done:
                 outcomes[index] = self._outcome(limited, read)
                 is_late = is_late or outcomes[index] is None
+                await pause(TAKEN_US)
         if is_late:
             await self._tasks.sleep(min(LATER_MS, max_wait_ms))
         return outcomes

@@ -56,7 +56,7 @@ from kafkacompat.remote.ports import (
     RetriableRemoteStorageException,
 )
 from kafkacompat.remote.remote_index_cache import RemoteIndexCache, fetch_whole
-from kafkacompat.remote.remote_reads import RemoteRecords, RemoteSegmentReader
+from kafkacompat.remote.remote_reads import RemoteRecords, RemoteSegmentReader, records_before
 from kafkacompat.remote.traffic import RemoteState, RemoteTopicTraffic, RemoteTraffic
 from kafkacompat.tasks import Cancelled, Limit, Overloaded, in_turns, pause
 from kafkacompat.wire.errors import ErrorCode
@@ -82,6 +82,9 @@ TAKEN_OVER_AFTER_MS = 300_000
 NO_RECORDS = memoryview(b"")
 CLEANING_RESTS_MOST = 64
 """Passes between two cleanings of a remote part that fail. Each one fetches anew what it cleans."""
+ABORTED_MAX = 1_000
+"""Aborted transactions of one read, beyond which it gives fewer records, as a read of local files does. They are put in order and
+told in the loop, and there may be one for each few hundred bytes."""
 SEGMENTS_PASSED_MAX = 100
 """Copies that one read passes over, because their last records were compacted away."""
 
@@ -1084,10 +1087,13 @@ class RemoteLogManager:
             if not found.records:
                 return RemoteRead(NO_RECORDS, [])
             self._fetch_quota.record(len(found.records), self._clock.monotonic_ms())
-            aborted: list[AbortedTransaction] = []
-            if read_committed:
-                aborted = await self._aborted(partition, log, metadata, offset, found.next_offset)
-            return RemoteRead(found.records, aborted)
+            if not read_committed:
+                return RemoteRead(found.records, [])
+            aborted, end_offset = await self._aborted(partition, log, metadata, offset, found.next_offset)
+            records = found.records
+            if end_offset < found.next_offset:
+                records = await self._in_thread(partial(records_before, records, end_offset))
+            return RemoteRead(records, aborted)
 
     async def _aborted(
         self,
@@ -1096,13 +1102,21 @@ class RemoteLogManager:
         metadata: RemoteLogSegmentMetadata,
         offset: int,
         upper_bound_offset: int,
-    ) -> list[AbortedTransaction]:
+    ) -> tuple[list[AbortedTransaction], int]:
+        """Those of the range, and its upper bound. If there are more than ABORTED_MAX, the bound is lower, but above the offset.
+        There may be more all the same: of transactions that were open together."""
         found: list[AbortedTxn] = []
         at: RemoteLogSegmentMetadata | None = metadata
         while at is not None:
             if not at.txn_idx_empty:
                 some, is_complete = await self._in_thread(
-                    partial(self._reader.aborted_transactions, at, offset, upper_bound_offset)
+                    partial(
+                        self._reader.aborted_transactions,
+                        at,
+                        offset,
+                        upper_bound_offset,
+                        ABORTED_MAX - len(found),
+                    )
                 )
                 found += some
                 if is_complete:
@@ -1113,8 +1127,13 @@ class RemoteLogManager:
             ended, _ = log.aborted_entries(offset, upper_bound_offset)
             known = set(found)
             found += [entry for entry in ended if entry not in known]
+        if len(found) >= ABORTED_MAX and offset < found[-1].last_stable_offset < upper_bound_offset:
+            # Transactions that ended after the last one began at or after this offset.
+            upper_bound_offset = found[-1].last_stable_offset
+            found = [entry for entry in found if entry.first_offset < upper_bound_offset]
         found.sort(key=lambda entry: (entry.first_offset, entry.last_offset))
-        return [AbortedTransaction(entry.producer_id, entry.first_offset) for entry in found]
+        aborted = [AbortedTransaction(entry.producer_id, entry.first_offset) for entry in found]
+        return aborted, upper_bound_offset
 
     async def find_offset(self, core: Core, timestamp_ms: int) -> TimestampOffset | None:
         """The first record at or after a timestamp that lies below the local log start. Raises as `read`."""

@@ -14,7 +14,14 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
-from kafkacompat.log.index import AbortedTxn, IndexCorrupt, OffsetIndex, TimeIndex, TransactionIndex
+from kafkacompat.log.index import (
+    MAX_OFFSET,
+    AbortedTxn,
+    IndexCorrupt,
+    OffsetIndex,
+    TimeIndex,
+    TransactionIndex,
+)
 from kafkacompat.log.lookup import before_which_none_is_as_late
 from kafkacompat.log.replay import apply_batch
 from kafkacompat.ports import TimestampOffset
@@ -223,15 +230,20 @@ class RemoteSegmentReader:
         return None
 
     def aborted_transactions(
-        self, metadata: RemoteLogSegmentMetadata, fetch_offset: int, upper_bound_offset: int
+        self,
+        metadata: RemoteLogSegmentMetadata,
+        fetch_offset: int,
+        upper_bound_offset: int,
+        most: int = MAX_OFFSET,
     ) -> tuple[list[AbortedTxn], bool]:
-        """Those that overlap the range, as far as they ended in this segment, and whether later segments can add none. Raises
-        RemoteStorageException: without them, aborted records would be taken for committed ones."""
+        """Those that overlap the range, as far as they ended in this segment, and whether later segments can add none. `most`: as
+        `TransactionIndex.collect` has it. Raises RemoteStorageException: without them, aborted records would be taken for
+        committed ones."""
         data = self._indexes.get(metadata, IndexType.TRANSACTION)
         try:
             index = TransactionIndex.over(metadata.start_offset, data)
             index.check()
-            return index.collect(fetch_offset, upper_bound_offset)
+            return index.collect(fetch_offset, upper_bound_offset, most)
         except (IndexCorrupt, ValueError) as damage:
             self._indexes.remove([metadata.remote_log_segment_id.id])
             raise _damaged(metadata, damage) from None
@@ -259,6 +271,14 @@ class RemoteSegmentReader:
             yield _Batches(segment, metadata)
         finally:
             segment.close()
+
+
+def records_before(records: memoryview, end_offset: int) -> memoryview:
+    """The batches before the first one that begins at the offset or after it. The first batch at least."""
+    for header in iterate_batches(records):
+        if header.position and header.base_offset >= end_offset:
+            return records[: header.position]
+    return records
 
 
 class _Ahead:

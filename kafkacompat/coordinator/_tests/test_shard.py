@@ -14,7 +14,7 @@ from kafkacompat.cli.sender import PRODUCE_RETRIABLE
 from kafkacompat.coordinator._tests.kit import Partitions
 from kafkacompat.coordinator.core import Caller, CoordinatorResult, OperationRefused, Reply, client_error
 from kafkacompat.coordinator.loading import LOAD_RETRY_MS
-from kafkacompat.coordinator.partition_writer import ServicePartitionWriter
+from kafkacompat.coordinator.partition_writer import SHORT_BYTES, ServicePartitionWriter
 from kafkacompat.coordinator.services import CoordinatorServices
 from kafkacompat.coordinator.shard import OPERATION_COST, Shard, ShardSettings, ShardState, ShardTimers
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
@@ -131,6 +131,30 @@ def loaded(*records: str) -> UnstartedShard:
     world.time.advance(0)
     assert world.shard.state is ShardState.ACTIVE
     return world
+
+
+@pytest.mark.parametrize("sizes", [(SHORT_BYTES + 1,), (10, SHORT_BYTES, 10)])
+def test_a_large_record_is_encoded_once(sizes: tuple[int, ...]) -> None:
+    """A transaction of very many partitions takes many milliseconds for that."""
+    world = UnstartedShard()
+    world.shard.start()
+    encoded: list[str] = []
+    encode = world.machine.encode
+
+    def counted(record: str) -> tuple[bytes, bytes | None]:
+        encoded.append(record)
+        return encode(record)
+
+    world.machine.encode = counted  # type: ignore[method-assign]
+    records = tuple(str(at) * size for at, size in enumerate(sizes))
+    assert world.say(*records).result() == "said"
+    assert encoded == list(records)
+    assert world.machine.said == list(records)
+    again = UnstartedShard(world.partitions)
+    again.shard.start()
+    while again.shard.state is ShardState.LOADING:
+        again.time.advance(1)
+    assert again.machine.said == list(records)
 
 
 def test_a_marker_comes_neither_before_the_load_nor_after_the_end() -> None:

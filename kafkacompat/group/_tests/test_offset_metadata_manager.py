@@ -113,6 +113,30 @@ def test_a_small_transaction_ends_at_once_among_many_open_ones() -> None:
     assert next(log.store.replay_end_transaction(FIRST, True), None) is None
 
 
+def test_the_end_of_a_transaction_looks_at_its_own_groups_only() -> None:
+    """One request may end hundreds of transactions, and a marker is replayed at each load."""
+    looks: list[int] = []
+
+    class Producers(set[int]):
+        def __contains__(self, producer_id: object) -> bool:
+            looks.append(1)
+            return super().__contains__(producer_id)
+
+    log = Log()
+    for number in range(50):
+        log.commit(SECOND, group=f"g{number}")
+    log.commit(FIRST, group="g1")
+    log.commit(FIRST, group="g")
+    log.store._open_transactions = {
+        group: Producers(ids) for group, ids in log.store._open_transactions.items()
+    }
+    log.ended(FIRST)
+    assert len(looks) <= 2
+    assert [log.store.has_open_transaction(group) for group in ("g", "g1", "g2")] == [False, True, True]
+    log.ended(SECOND)
+    assert not any(log.store.has_open_transaction(f"g{number}") for number in range(50))
+
+
 def test_a_group_is_in_no_transaction_once_all_that_touched_it_have_ended() -> None:
     log = Log()
     log.commit(FIRST)

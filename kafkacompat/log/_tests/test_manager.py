@@ -6,13 +6,14 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafkacompat._tests.doubles import HandTime
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log._tests.logs import NOW_MS, TOPIC_ID, all_values, batch_of, config
-from kafkacompat.log.directory import parse_partition_directory
+from kafkacompat.log.directory import LogDirectory, parse_partition_directory
 from kafkacompat.log.disk import RealDisk
 from kafkacompat.log.flush import LogFlush
 from kafkacompat.log.log_manager import NOTE_AGAIN_MS, LogManager
@@ -206,6 +207,37 @@ def test_a_directory_may_be_asked_for(tmp_path: Path) -> None:
     manager = manager_on(tmp_path)
     manager.get_or_create(TopicPartition("x", 0), TOPIC_ID, CONFIG, DIRECTORY_IDS[1])
     assert (tmp_path / "b" / "x-0" / "partition.metadata").exists()
+
+
+def test_a_new_log_gets_the_directory_with_the_fewest_without_a_look_at_all_logs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = manager_on(tmp_path)
+    walks: list[str] = []
+
+    class Homes(dict[TopicPartition, LogDirectory]):
+        def values(self) -> Any:
+            walks.append("values")
+            return super().values()
+
+    monkeypatch.setattr(manager, "_home", Homes())
+    for number in range(4):
+        manager.get_or_create(TopicPartition("a", number), TOPIC_ID, CONFIG, DIRECTORY_IDS[0])
+    for number in range(3):
+        manager.get_or_create(TopicPartition("b", number), TOPIC_ID, CONFIG, DIRECTORY_IDS[1])
+    first, second = manager.directories
+    assert manager.prepare(TopicPartition("t", 0), TOPIC_ID).directory is second
+    manager.delete_later(TopicPartition("a", 0))
+    manager.mark_stray(TopicPartition("a", 1))
+    assert manager.prepare(TopicPartition("t", 0), TOPIC_ID).directory is first
+    for number in range(2):
+        manager.withhold(TopicPartition("b", number), "a test")
+    assert manager.prepare(TopicPartition("t", 0), TOPIC_ID).directory is second
+    moved = manager.begin_future(TopicPartition("a", 2), second)
+    manager.promote_future(moved.topic_partition)
+    assert [len(status.logs) for status in manager.log_dirs()] == [1, 2]
+    assert manager.prepare(TopicPartition("t", 0), TOPIC_ID).directory is first
+    assert walks == []
 
 
 def test_a_failed_directory_takes_its_partitions_along(tmp_path: Path) -> None:

@@ -7,15 +7,26 @@ from typing import Any
 
 import pytest
 
+from kafkacompat.deferred import Deferred
 from kafkacompat.ids import TopicPartition
 from kafkacompat.log import log_segment
 from kafkacompat.log.log_segment import LogSegment
 from kafkacompat.partition._tests.kit import LedPartitions, broker_image, partition_image, topic_image
-from kafkacompat.partition._tests.test_fetch import BATCH, filled, parked, rows, want
+from kafkacompat.partition._tests.test_fetch import BATCH, filled, parameters, parked, rows, want
 from kafkacompat.partition.delayed_operations import LOOK_US, TURN_US
-from kafkacompat.partition.fetch import PARTITION_US, RECORDS_US, FetchReads
+from kafkacompat.partition.fetch import (
+    LONG_FROM,
+    LOOKED_AT_A_STEP,
+    LOOKED_AT_US,
+    PARTITION_US,
+    READ_A_STEP,
+    RECORDS_US,
+    FetchReads,
+)
 from kafkacompat.partition.partition import Partition
+from kafkacompat.tasks import Tasks
 from kafkacompat.wire.errors import ErrorCode
+from kafkacompat.wire.messages.fetch_response import FetchResponse
 
 COUNT = 60
 AWAITED = [TopicPartition("t", index) for index in range(COUNT)]
@@ -106,6 +117,54 @@ def test_fetches_of_many_partitions_are_read_again_a_few_a_turn(
     for answered in waiting:
         found = [row.partition_index for row in rows(answered.result()) if row.records]
         assert found == ([7] if is_woken else [])
+
+
+@pytest.mark.parametrize("partitions", [LONG_FROM, LONG_FROM + 100])
+@pytest.mark.parametrize("is_woken", [True, False])
+def test_fetches_of_idle_sessions_are_looked_at_a_few_a_turn(partitions: int, is_woken: bool) -> None:
+    """Nearly all of their partitions have nothing to tell, but the right to each is looked at."""
+    fetches = 60
+    world = LedPartitions(topic_image("t", partitions))
+    for each in range(partitions):
+        world.manager.core(("t", each))
+    world.settle()
+    tasks = Tasks(world.time)
+    looked_at: list[str | None] = []
+
+    def may_read(topic: str | None) -> bool:
+        looked_at.append(topic)
+        return True
+
+    def begun(session_id: int, *named: Any, **options: Any) -> Deferred[FetchResponse]:
+        asked = parameters(may_read=may_read, session_id=session_id, **options)
+        answer = world.engine.fetch(asked, named, ())
+        if isinstance(answer, FetchResponse):
+            return Deferred.of(answer)
+        return answer if isinstance(answer, Deferred) else tasks.run("a long fetch", answer)
+
+    asked = [want(world, each) for each in range(partitions)]
+    sessions = [begun(0, *asked, session_epoch=0, max_wait_ms=0) for _ in range(fetches)]
+    world.settle()
+    waiting = [begun(each.result().session_id, session_epoch=1, max_wait_ms=1_000) for each in sessions]
+    world.settle()
+    assert len(world.engine.purgatory) == fetches
+    looked_at.clear()
+    if is_woken:
+        world.produce("t", 7)
+    else:
+        world.time.ms += 1_000
+        world.time.step()
+    most = TURN_US // LOOKED_AT_US + partitions
+    if partitions > LONG_FROM:
+        most = (TURN_US // LOOKED_AT_A_STEP + 1) * READ_A_STEP
+    while True:
+        assert len(looked_at) <= most
+        if all(each.done for each in waiting):
+            break
+        looked_at.clear()
+        assert world.time.step()
+    for answered in waiting:
+        assert [row.partition_index for row in rows(answered.result())] == ([7] if is_woken else [])
 
 
 def test_an_append_to_many_partitions_looks_at_a_few_of_those_who_wait_a_turn(

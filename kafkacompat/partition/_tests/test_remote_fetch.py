@@ -6,6 +6,7 @@ import gc
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -18,13 +19,13 @@ from kafkacompat.partition import remote_fetch
 from kafkacompat.partition._tests.kit import LedPartitions, partition_image, topic_image
 from kafkacompat.partition._tests.services import SettingsInForce
 from kafkacompat.partition._tests.test_fetch import FOLLOWER, bytes_of, now, one, parameters, rows, want
-from kafkacompat.partition.remote_fetch import RemoteFetches
+from kafkacompat.partition.remote_fetch import BEGUN_US, RemoteFetches
 from kafkacompat.partition.service import OffsetLookup
 from kafkacompat.ports import AbortedTransaction, LogRefused, TimestampOffset
 from kafkacompat.records.batch import build_batch
 from kafkacompat.records.record import Record
 from kafkacompat.remote.ports import RemoteStorageException, RemoteStorageNotReadyException
-from kafkacompat.tasks import Tasks
+from kafkacompat.tasks import TURN_COST, Tasks
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.fetch_response import FetchResponse
 
@@ -85,6 +86,9 @@ class TieredWorld:
             index: partition_image(replicas=(1, FOLLOWER), isr=(1,)) for index in range(self.partitions)
         }
         self.world = world = LedPartitions(topic_image("t", images))
+        for index in range(self.partitions):
+            world.manager.core(("t", index))
+        world.settle()
         for index in range(self.partitions):
             log = world.log("t", index)
             log._has_remote_storage = True
@@ -156,6 +160,37 @@ def test_partitions_of_the_remote_storage_share_the_bytes_of_the_fetch() -> None
     tiered = TieredWorld(3)
     tiered.fetch(*(want(tiered.world, index, 0) for index in range(3)), max_bytes=3000)
     assert tiered.remote.reads == [(0, 1000, True), (0, 1000, False), (0, 1000, False)]
+
+
+def test_reads_of_many_partitions_are_begun_and_taken_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    tiered = TieredWorld(150)
+    time, reads = tiered.world.time, tiered.remote.reads
+    answer = tiered.fetch(*(want(tiered.world, index, 0) for index in range(150)))
+    begun = [len(reads)]
+    while time.step():
+        begun.append(len(reads))
+    most = TURN_COST // BEGUN_US + 1
+    assert max(later - before for before, later in pairwise([0, *begun])) <= most
+    assert len(reads) == 150
+    taken = 0
+    ends: list[int] = []
+    original = remote_fetch._end_of
+
+    def counted(*arguments: Any) -> int:
+        nonlocal taken
+        taken += 1
+        return original(*arguments)
+
+    monkeypatch.setattr(remote_fetch, "_end_of", counted)
+    monkeypatch.setattr(remote_fetch, "TAKEN_US", BEGUN_US)
+    for each in tiered.remote.answers:
+        each.resolve(Records(b"remote"))
+    while not answer.done:
+        ends.append(taken)
+        taken = 0
+        assert time.step()
+    assert max(ends) <= most
+    assert [row.records for row in rows(answer.result())] == [b"remote"] * 150
 
 
 def test_a_slow_store_costs_a_fetch_its_time_and_the_next_fetch_waits_for_the_same_read() -> None:

@@ -1120,6 +1120,39 @@ def test_aborted_transactions_are_found_over_the_border() -> None:
     assert read(tier, 0).aborted_transactions == []
 
 
+def test_a_read_tells_a_bounded_number_of_aborted_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There may be one for each few hundred bytes. The consumer gets the other records with its next fetches."""
+    monkeypatch.setattr("kafkacompat.remote.manager.ABORTED_MAX", 5)
+    tier = Tier()
+    log = tier.log
+    for sequence in range(12):
+        log.append_as_leader(
+            batch_of([b"x"], producer_id=1, producer_epoch=0, base_sequence=sequence, is_transactional=True),
+            0,
+            NOW_MS,
+        )
+        log.append_as_leader(marker(1, committed=False), 0, NOW_MS)
+        log.set_high_watermark(log.log_end_offset)
+        if sequence in (2, 11):
+            log.roll(log.log_end_offset, NOW_MS)
+    tier.lead()
+    log.note_copied_to(tier.log.high_watermark)
+    tier.fill(1)
+    tier.pass_on()
+    assert tier.starts() == [0, 6]
+    log.enforce_retention(NOW_MS)
+    offset, told = 0, []
+    while offset < 24:
+        found = read(tier, offset, committed=True)
+        aborted = [each.first_offset for each in found.aborted_transactions]
+        headers = list(iterate_batches(found.records))
+        assert headers[0].base_offset == offset
+        offset = headers[-1].last_offset + 1
+        assert aborted == [each.base_offset for each in headers if not each.is_control]
+        told.append(len(aborted))
+    assert told == [3, 5, 4]
+
+
 def test_offsets_are_found_by_time_below_the_local_start() -> None:
     tier = tiered()
 
