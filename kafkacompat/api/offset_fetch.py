@@ -49,7 +49,6 @@ INDEXES_AT_ONCE = 500
 async def offset_fetch(node: Node, context: RequestContext, request: OffsetFetchRequest) -> Any:
     """The coordinator returns large results in steps."""
     version = context.api_version
-    image = node.image
     by_id = version >= FIRST_VERSION_WITH_TOPIC_IDS
     access = access_of(node, context)
     pace = Pace(STEP)
@@ -64,7 +63,8 @@ async def offset_fetch(node: Node, context: RequestContext, request: OffsetFetch
         is_hidden = access is not None and not access.allows(
             AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id
         )
-        asked, refused = await in_turns(_asked(image, group, by_id, pace, None if is_hidden else access))
+        # Of now: the group before may have waited.
+        asked, refused = await in_turns(_asked(node.image, group, by_id, pace, None if is_hidden else access))
         if is_hidden:
             told = OffsetFetchResponseGroup(
                 group_id=group.group_id, error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED
@@ -78,7 +78,7 @@ async def offset_fetch(node: Node, context: RequestContext, request: OffsetFetch
                 told.topics = await in_turns(
                     seen_of(access, ResourceType.TOPIC, told.topics, attrgetter("name"))
                 )
-            await in_turns(_name(told, asked.topics is None, image, by_id))
+            await in_turns(_name(told, by_id))
             told.topics += refused
         if version < FIRST_BATCHED_VERSION:
             return await in_turns(_single(told, asked, version))
@@ -166,19 +166,15 @@ def _refused(indexes: list[int], error: ErrorCode) -> Work[list[OffsetFetchRespo
     return partitions
 
 
-def _name(group: OffsetFetchResponseGroup, is_of_all: bool, image: MetadataImage, by_id: bool) -> Work[None]:
-    """Set the topics' names or ids, as the version requires. If all topics are requested by id, topics without an id
-    are left out."""
+def _name(group: OffsetFetchResponseGroup, by_id: bool) -> Work[None]:
+    """Leave the topics' names or ids, as the version requires. By id, topics that do not exist are left out."""
     named: list[OffsetFetchResponseTopics] = []
     for topic in group.topics:
         if not by_id:
             topic.topic_id = ZERO_UUID
+        elif topic.topic_id == ZERO_UUID:
+            continue
         else:
-            if is_of_all:
-                known = image.topics.get(topic.name)
-                if known is None:
-                    continue
-                topic.topic_id = known.id
             topic.name = ""
         named.append(topic)
         if len(named) % STEP == 0:

@@ -540,6 +540,8 @@ class SeenOffsets(NamedTuple):
     """Partitions with offsets in open transactions, if the request needs them."""
     deleting: Mapping[str, Mapping[Uuid, int]]
     """The same as in the manager."""
+    ids: Mapping[str, Uuid]
+    """Of the topics that exist, if the request asks for all."""
 
 
 def see_offsets(
@@ -554,33 +556,43 @@ def see_offsets(
         group.validate_offset_fetch(request.member_id, request.member_epoch)
     offsets = {} if group is None else manager.of_group(group_id)
     names = list(offsets) if request.topics is None else [asked.name for asked in request.topics]
+    by_name = manager.env.topics.by_name if request.topics is None else {}
     return SeenOffsets(
         {name: dict(offsets[name]) for name in names if name in offsets} if offsets else {},
         manager.pending_of_topics(group_id, names) if require_stable else {},
         {name: dict(ids) for name, ids in manager.deleting.items()},
+        {name: topic.id for name in names if (topic := by_name.get(name)) is not None},
     )
 
 
 def tell_offsets(
     seen: SeenOffsets, request: OffsetFetchRequestGroup
 ) -> Generator[int, None, OffsetFetchResponseGroup]:
-    """The answer, in steps that report their cost. `request.topics` None asks for all. A partition without an offset
-    gets -1 and no error."""
+    """The answer, in steps that report their cost. A partition without an offset gets -1 and no error. `request.topics` None
+    asks for all offsets: then such a partition is left out, and a topic that does not exist has no id."""
     topics: list[OffsetFetchResponseTopics] = []
     pace = Pace(TOLD_A_STEP)
     asked: Iterable[tuple[str, Uuid, Sequence[int]]]
+    asks_for_all = request.topics is None
     if request.topics is None:
-        asked = ((name, ZERO_UUID, list(partitions)) for name, partitions in seen.offsets.items())
+        asked = (
+            (name, seen.ids.get(name, ZERO_UUID), list(partitions))
+            for name, partitions in seen.offsets.items()
+        )
     else:
         asked = ((topic.name, topic.topic_id, topic.partition_indexes) for topic in request.topics)
     for name, topic_id, indexes in asked:
         answers: list[OffsetFetchResponsePartitions] = []
         for start in range(0, len(indexes), TOLD_A_STEP):
             some = indexes[start : start + TOLD_A_STEP]
-            answers += [_fetched(seen, name, topic_id, each) for each in some]
+            found = [_fetched(seen, name, topic_id, each) for each in some]
+            if asks_for_all:
+                found = [each for each in found if each.committed_offset >= 0 or each.error_code]
+            answers += found
             if pace.is_over(len(some)):
                 yield TOLD_A_STEP * TOLD_COST
-        topics.append(OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=answers))
+        if answers or not asks_for_all:
+            topics.append(OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=answers))
         if pace.is_over():
             yield TOLD_A_STEP * TOLD_COST
     return OffsetFetchResponseGroup(group_id=request.group_id, topics=topics)

@@ -381,6 +381,9 @@ class ShareGroupOffsets:
         by_index = {key.partition: summary for key, summary in summaries.items()}
         wanted = [TopicPartition(name, index) for index, each in by_index.items() if _has_lag(each)]
         ended: EndOffsets = await self._ends.latest(wanted) if wanted else {}
+        if topic_id not in self._topics().by_id:
+            # It was deleted meanwhile. The ends may be those of another topic with its name.
+            by_index, ended = {}, {}
         return topic_id, [
             _told(index, by_index.get(index, NO_STATE), ended.get(TopicPartition(name, index)))
             for index in partitions

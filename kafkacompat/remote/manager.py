@@ -814,7 +814,11 @@ class RemoteLogManager:
             log = tiered.log
             if not tiered.start_is_known:
                 await self._find_log_start(tiered)
-            copies = self._metadata.list_remote_log_segments(tiered.id)
+            # Both at one moment: of a copy that ends from now on, `copies` tells only that it has begun.
+            copies, being_copied = (
+                self._metadata.list_remote_log_segments(tiered.id),
+                frozenset(tiered.being_copied),
+            )
             state = tiered.state
             state.copies = len(copies)
             if not copies:
@@ -844,9 +848,7 @@ class RemoteLogManager:
             )
             # There may be very many copies, which would hold up the loop.
             expired = await self._in_thread(
-                partial(
-                    core_rules.expired_segments, retention, copies, frozenset(tiered.being_copied), pieces
-                )
+                partial(core_rules.expired_segments, retention, copies, being_copied, pieces)
             )
             state.size_bytes = await self._in_thread(partial(core_rules.size_of_finished, copies))
             state.deletion_lag_segments = len(expired.segments)

@@ -259,6 +259,26 @@ def test_an_offset_of_an_earlier_topic_of_the_same_name_is_not_shown() -> None:
         assert fetch(world).committed_offset == shown
 
 
+@pytest.mark.parametrize("version", [8, 9])
+def test_a_group_is_asked_for_the_topics_that_exist_when_its_turn_comes(version: int) -> None:
+    """The group before it waits, and meanwhile a topic is made anew and committed."""
+    world = LeadingCoordinator()
+    commit(world, 1, group="waits")
+    world.partitions.held = True
+    commit(world, 2, group="waits")
+    asked = [OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
+    groups = [OffsetFetchRequestGroup(group_id=group, topics=asked) for group in ("waits", "h")]
+    node, request = world.node, OffsetFetchRequest(groups=groups)
+    answer = world.tasks.run("a request", FETCH.function(node, context(request.API_KEY, version), request))
+    assert not answer.done
+    world.publish([world.image.topics[OFFSETS_TOPIC], topic_image("t", 1, b"n" * 16)])
+    node.image = world.image
+    commit(world, 7, group="h")
+    world.partitions.release()
+    _, later = answer.result().groups
+    assert later.topics[0].partitions[0].committed_offset == 7
+
+
 def test_topic_ids() -> None:
     world = LeadingCoordinator()
     commit(world, 5)

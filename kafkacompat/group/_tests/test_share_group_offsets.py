@@ -492,6 +492,25 @@ def test_offsets_are_told_with_their_lag(world: SharingCoordinator) -> None:
     assert rows(offsets(world, ("t", [1]))) == {("t", 1): (20, 4, -1, E.NONE)}
 
 
+def test_a_topic_that_is_made_anew_while_its_state_is_read_lends_no_lag_to_the_former_one(
+    world: SharingCoordinator,
+) -> None:
+    with_offsets(world)
+    summaries = world.persister.summaries
+    reading: Deferred[Any] = Deferred()
+    world.persister.read_summary = lambda group_id, partitions: reading  # type: ignore[method-assign]
+    topic = DescribeShareGroupOffsetsRequestTopic(topic_name="t", partitions=[0])
+    group = DescribeShareGroupOffsetsRequestGroup(group_id=GROUP, topics=[topic])
+    former = key(world, "t", 0)
+    answer = world.call_to_the_end(DESCRIBE, DescribeShareGroupOffsetsRequest(groups=[group]), 1)
+    others = [each for each in world.image.topics.values() if each.name != "t"]
+    world.publish([*others, topic_image("t", 3, b"n" * 16)])
+    reading.resolve({former: summaries[GROUP, former]})
+    (told,) = answer.result().groups
+    assert told.topics[0].topic_id == former.topic_id
+    assert rows(told) == {("t", 0): (-1, 0, -1, E.NONE)}
+
+
 def test_offsets_that_do_not_exist_are_absent(world: SharingCoordinator) -> None:
     with_offsets(world)
     answer = offsets(world, ("u", [0]), ("nowhere", [0]))

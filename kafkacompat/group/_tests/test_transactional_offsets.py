@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kafkacompat.api.offset_fetch import HANDLER as FETCH
 from kafkacompat.api.pieces import COMMITTED_PIECE
 from kafkacompat.api.txn_offset_commit import HANDLER
 from kafkacompat.coordinator._tests.clients import fetch
@@ -16,6 +17,7 @@ from kafkacompat.coordinator._tests.real_log import RealWorld
 from kafkacompat.deferred import Deferred
 from kafkacompat.ids import OFFSETS_TOPIC, TopicPartition
 from kafkacompat.wire.errors import ErrorCode as E
+from kafkacompat.wire.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
 from kafkacompat.wire.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -142,6 +144,23 @@ def test_what_the_transactions_end_overtakes_is_not_written(version: int, marker
     committing.verifier.held.resolve({TopicPartition(OFFSETS_TOPIC, 0): E.NONE})
     assert code(waiting.result()) is told
     assert [header.is_control for header in committing.world.batches()] == [True]
+
+
+@pytest.mark.parametrize("version", [9, 10])
+def test_what_is_verified_while_its_topic_is_made_anew_is_no_offset_of_the_new_one(version: int) -> None:
+    """Also for who asks for all offsets. The removal that follows the deletion has ended before it is written."""
+    committing = Committing()
+    committing.verifier.held = Deferred()
+    waiting = committing.ask(5)
+    world = committing.world
+    world.publish([world.image.topics[OFFSETS_TOPIC], topic_image("t", 3, b"n" * 16)])
+    world.time.advance(0)
+    committing.verifier.held.resolve({TopicPartition(OFFSETS_TOPIC, 0): E.NONE})
+    assert code(waiting.result()) is E.NONE
+    assert committing.end(True) is E.NONE
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
+    (group,) = world.call(FETCH, request, version).groups
+    assert group.topics == []
 
 
 def test_a_committer_is_answered_whatever_becomes_of_the_verification() -> None:

@@ -15,6 +15,7 @@ from kafkacompat.log.replay import made_snapshot
 from kafkacompat.ports import LogRefused, TimestampOffset, WorkersBusy
 from kafkacompat.records.batch import iterate_batches
 from kafkacompat.records.read import records_of
+from kafkacompat.remote import manager_core
 from kafkacompat.remote._tests.manager_kit import PARTITION, REMADE, TIERED, MemoryStorage, Tier
 from kafkacompat.remote.manager import TAKEN_OVER_AFTER_MS
 from kafkacompat.remote.manager_core import UNFINISHED_KEPT_MS
@@ -26,12 +27,13 @@ from kafkacompat.remote.metadata import (
     RemoteLogSegmentState,
     RemotePartitionDeleteMetadata,
     RemotePartitionDeleteState,
+    TopicIdPartition,
     mark_bytes,
 )
 from kafkacompat.remote.metadata_cache import RemoteLogMetadataCache
 from kafkacompat.remote.ports import IndexType, RemoteStorageException, RetriableRemoteStorageException
 from kafkacompat.remote.remote_index_cache import RemoteIndexCache
-from kafkacompat.tasks import Limit, Overloaded
+from kafkacompat.tasks import TURN_COST, Limit, Overloaded
 from kafkacompat.wire.errors import ErrorCode
 
 MARKED, STARTED, FINISHED = (each.name for each in RemotePartitionDeleteState)
@@ -232,6 +234,38 @@ def test_a_copy_whose_failure_passes_is_left_for_the_next_pass_and_deleted_then(
     finished = [each.state for each in tier.metadata.cache.list_all_remote_log_segments()]
     assert finished == [RemoteLogSegmentState.COPY_SEGMENT_FINISHED]
     assert len(tier.storage.segments) == 1
+
+
+def test_a_copy_that_ends_while_retention_looks_is_not_taken_for_one_that_was_never_finished(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It took more than an hour. Local retention deletes what was copied, so the records would be lost."""
+    tier = Tier()
+    tier.fill(4)
+    tier.manager.role_taken(tier.core)
+    tier.time.advance(0)
+    while tier.metadata.states.count("COPY_SEGMENT_STARTED") < 3:
+        tier.workers.run_one()
+        tier.time.advance(0)
+    upload, answer = tier.workers.submitted.pop()
+    tier.pass_on(UNFINISHED_KEPT_MS)
+    monkeypatch.setattr(manager_core, "LOOKUP_COST", TURN_COST)
+    listed = tier.metadata.list_remote_log_segments
+    is_looking: list[bool] = []
+
+    def listing(partition: TopicIdPartition, leader_epoch: int | None = None) -> Any:
+        is_looking.append(True)
+        return listed(partition, leader_epoch)
+
+    monkeypatch.setattr(tier.metadata, "list_remote_log_segments", listing)
+    while not is_looking:
+        tier.time.fire_next()
+    answer.resolve(upload())
+    tier.settle()
+    assert tier.metadata.states == ["COPY_SEGMENT_STARTED", "COPY_SEGMENT_FINISHED"] * 3
+    assert tier.log.highest_offset_in_remote_storage == 29
+    tier.log.enforce_retention(NOW_MS)
+    assert offsets_in(read(tier, 20).records) == list(range(20, 30))
 
 
 def test_a_segment_that_is_truncated_meanwhile_is_no_copy() -> None:
