@@ -541,6 +541,8 @@ def test_a_broker_whose_removal_was_interrupted_gets_no_part_of_its_metadata_log
         patched.setattr(shutil, "rmtree", killed)
         with pytest.raises(KeyboardInterrupt):
             resize.remove_files(folder.files, layout.nodes[1])
+    looked_at = [each.path for each in examine_machine(folder.config).log_dirs]
+    assert not [each for each in looked_at if resize.REMOVED in each]
     folder.make(6, layout)
     assert not metadata_log.exists()
     assert (metadata_log.parent / META_PROPERTIES).exists()

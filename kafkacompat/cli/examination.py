@@ -209,7 +209,9 @@ def examine_machine(config: ServerConfig) -> LocalFacts:
     """Look at the directories that a node's settings name, and at the node's process if it runs. Nothing is written."""
     paths = dict.fromkeys((*config.log_dirs, config.metadata_log_dir))
     if is_laid_out(config):
-        paths = dict.fromkeys(str(each) for path in paths for each in sorted(Path(path).glob("node-*/data")))
+        # Without what is left of a broker that was removed.
+        below = [sorted(Path(path).glob("node-*[0-9]/data")) for path in paths]
+        paths = dict.fromkeys(str(each) for found in below for each in found)
     pid = next(filter(None, map(_lock_holder, paths)), 0)
     limit = _descriptor_limit_of(pid) if pid else None
     return LocalFacts(

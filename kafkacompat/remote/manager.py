@@ -27,7 +27,7 @@ from kafkacompat.log.producer_snapshots import SnapshotCorrupt, decode_snapshot,
 from kafkacompat.log.producer_state import ProducerStateManager
 from kafkacompat.log.segment_indexes import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
 from kafkacompat.ports import AbortedTransaction, LogRefused, TimestampOffset, passes
-from kafkacompat.records.batch import BatchCorrupt, assemble
+from kafkacompat.records.batch import BatchCorrupt, assemble, parse_header
 from kafkacompat.records.compression import DecompressionFailed
 from kafkacompat.records.record import RecordMalformed
 from kafkacompat.remote import cleaning
@@ -1091,8 +1091,12 @@ class RemoteLogManager:
             self._fetch_quota.record(len(found.records), self._clock.monotonic_ms())
             if not read_committed:
                 return RemoteRead(found.records, [])
-            aborted, end_offset = await self._aborted(partition, log, metadata, offset, found.next_offset)
             records = found.records
+            # What lies before the first batch was compacted away. A bound there would leave out the transaction of that batch.
+            first_offset = max(offset, parse_header(records, 0).base_offset)
+            aborted, end_offset = await self._aborted(
+                partition, log, metadata, first_offset, found.next_offset
+            )
             if end_offset < found.next_offset:
                 records = await self._in_thread(partial(records_before, records, end_offset))
             return RemoteRead(records, aborted)

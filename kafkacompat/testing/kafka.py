@@ -82,8 +82,16 @@ class Snapshot:
         self.disks = disks
 
     def copies(self, clock: TestClock) -> dict[int, TestDisk]:
-        """Disks for nodes with this clock."""
-        return {node_id: disk.copy(clock.now_ms) for node_id, disk in self.disks.items()}
+        """Disks for nodes with this clock. If there is no room for all of them, none is left."""
+        made: dict[int, TestDisk] = {}
+        try:
+            for node_id, disk in self.disks.items():
+                made[node_id] = disk.copy(clock.now_ms)
+        except BaseException:
+            for each in made.values():
+                each.close()
+            raise
+        return made
 
     def close(self) -> None:
         """Free its memory. It cannot be restored any more."""

@@ -13,7 +13,7 @@ from kafkacompat.log.log_segment import LogSegment
 from kafkacompat.log.producer_snapshots import decode_snapshot
 from kafkacompat.log.replay import made_snapshot
 from kafkacompat.ports import LogRefused, TimestampOffset, WorkersBusy
-from kafkacompat.records.batch import iterate_batches
+from kafkacompat.records.batch import iterate_batches, stamp_offset_and_epoch
 from kafkacompat.records.read import records_of
 from kafkacompat.remote import manager_core
 from kafkacompat.remote._tests.manager_kit import PARTITION, REMADE, TIERED, MemoryStorage, Tier
@@ -1185,6 +1185,46 @@ def test_a_read_tells_a_bounded_number_of_aborted_transactions(monkeypatch: pyte
         assert aborted == [each.base_offset for each in headers if not each.is_control]
         told.append(len(aborted))
     assert told == [3, 5, 4]
+
+
+def test_a_read_that_begins_in_a_gap_tells_of_the_transaction_of_its_first_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The bound on aborted transactions could lie in what a compaction has left out, and the batch behind that would be taken for
+    a committed one."""
+    monkeypatch.setattr("kafkacompat.remote.manager.ABORTED_MAX", 2)
+    tier = Tier()
+    log = tier.log
+
+    def records_of_producer(producer_id: int, sequence: int = 0) -> Any:
+        return batch_of(
+            [b"x"],
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=sequence,
+            is_transactional=True,
+        )
+
+    for producer_id in (1, 2, 3):
+        log.append_as_leader(records_of_producer(producer_id), 0, NOW_MS)
+    behind_the_gap = bytearray(records_of_producer(9).buffer)
+    stamp_offset_and_epoch(behind_the_gap, 10, 0)
+    log.append_as_follower(bytes(behind_the_gap), 0)
+    for producer_id in (1, 2, 3):
+        log.append_as_leader(marker(producer_id, committed=False), 0, NOW_MS)
+    log.append_as_leader(records_of_producer(9, 1), 0, NOW_MS)
+    log.append_as_leader(marker(9, committed=False), 0, NOW_MS)
+    log.set_high_watermark(log.log_end_offset)
+    tier.lead()
+    log.note_copied_to(log.high_watermark)
+    tier.fill(1)
+    tier.pass_on()
+    assert tier.starts() == [0]
+    log.enforce_retention(NOW_MS)
+    found = read(tier, 3, committed=True)
+    assert [each.base_offset for each in iterate_batches(found.records)] == list(range(10, 16))
+    told = {each.producer_id: each.first_offset for each in found.aborted_transactions}
+    assert told[9] == 10
 
 
 def test_offsets_are_found_by_time_below_the_local_start() -> None:

@@ -253,6 +253,16 @@ def test_nodes_go_on_when_there_is_no_room_for_the_state_to_go_back_to() -> None
     kafka._ports.release()
 
 
+def test_copies_of_a_state_for_which_there_is_no_room_leave_nothing() -> None:
+    first, second, copied = mock.Mock(), mock.Mock(), mock.Mock()
+    first.copy.return_value = copied
+    second.copy.side_effect = OSError(errno.ENOSPC, "No space left on device")
+    with pytest.raises(OSError, match="No space left"):
+        Snapshot({1: first, 2: second}).copies(mock.Mock())
+    copied.close.assert_called_once_with()
+    first.close.assert_not_called()
+
+
 def test_a_snapshot_is_restored_as_often_as_one_likes(kafka: Kafka) -> None:
     kafka.produce("t", ["x"])
     snapshot = kafka.snapshot()
