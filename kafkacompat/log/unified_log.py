@@ -369,6 +369,18 @@ class UnifiedLog:
     ) -> tuple[list[AbortedTransaction], int]:
         return aborted_transactions(self._segments, fetch_offset, upper_bound_offset, most)
 
+    def with_aborted(
+        self, offset: int, read: LogRead, max_bytes: int, minimum_one_batch: bool, most: int
+    ) -> tuple[LogRead, list[AbortedTransaction]]:
+        aborted, end = self.aborted_transactions(offset, read.end_offset, most)
+        while end < read.end_offset:
+            fewer = self.read(offset, max_bytes, end, minimum_one_batch)
+            if fewer.records:
+                return fewer, aborted
+            # Compaction has left nothing below the bound. The first batch is behind it.
+            aborted, end = self.aborted_transactions(end, read.end_offset, most)
+        return read, aborted
+
     def begin_lookup(self, timestamp_ms: int | None) -> TimestampLookup:
         """A search for the first record at or after a timestamp, to run in a worker thread. None searches for the
         largest timestamp."""

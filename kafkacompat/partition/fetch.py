@@ -782,9 +782,7 @@ class FetchReads:
             read = log.read(offset, max_bytes, end, minimum_one_batch)
             aborted: list[AbortedOfLog] = []
             if parameters.read_committed:
-                aborted, end = log.aborted_transactions(offset, read.end_offset, aborted_max)
-                if end < read.end_offset:
-                    read = log.read(offset, max_bytes, end, minimum_one_batch)
+                read, aborted = log.with_aborted(offset, read, max_bytes, minimum_one_batch, aborted_max)
         except LogRefused as refused:
             if refused.code is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
                 if replica_id >= 0:

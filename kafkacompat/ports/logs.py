@@ -251,6 +251,13 @@ class Log(Protocol):
         """
         ...
 
+    def with_aborted(
+        self, offset: int, read: LogRead, max_bytes: int, minimum_one_batch: bool, most: int
+    ) -> tuple[LogRead, list[AbortedTransaction]]:
+        """What was read at an offset, with the aborted transactions that overlap it. Less of it if there are more than `most`.
+        Raises as `read`."""
+        ...
+
     def readable_bytes(self, offset: int, upper_bound_offset: int) -> int:
         """Bytes from the batch that contains the offset to the bound (for fetch.min.bytes), over all segments."""
         ...

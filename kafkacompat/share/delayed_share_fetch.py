@@ -589,10 +589,8 @@ class DelayedShareFetch(DelayedOperation):
         """The aborted transactions of what was read, and less of it if there are very many."""
         if not self.parameters.read_committed:
             return [], read
-        log = led.partition.log
-        found, end_offset = log.aborted_transactions(offset, read.end_offset, ABORTED_MAX)
-        if end_offset < read.end_offset:
-            read = log.read(offset, len(read.records), end_offset, True)
+        size = len(read.records)
+        read, found = led.partition.log.with_aborted(offset, read, size, True, ABORTED_MAX)
         self._work += len(found) // ABORTED_AS_ONE
         return [AbortedTransaction(one.producer_id, one.first_offset) for one in found], read
 

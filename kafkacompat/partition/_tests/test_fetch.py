@@ -30,7 +30,7 @@ from kafkacompat.partition._tests.kit import (
 from kafkacompat.partition.hosted_partitions import TAKEN_AT_ONCE_MAX
 from kafkacompat.partition.service import FetchParameters, FetchRequestPartition
 from kafkacompat.ports import FileSlice, IndexesRebuilt
-from kafkacompat.records.batch import BatchCorrupt, trusted_batch
+from kafkacompat.records.batch import BatchCorrupt, stamp_offset_and_epoch, trusted_batch
 from kafkacompat.tasks import at_once
 from kafkacompat.wire.errors import ErrorCode
 from kafkacompat.wire.messages.fetch_response import FetchResponse, PartitionData
@@ -196,6 +196,32 @@ def test_aborted_transactions_are_absent_empty_or_sorted() -> None:
     empty = one(now(world, want(world, offset=5), read_committed=True, max_wait_ms=0))
     assert empty.aborted_transactions == []
     assert empty.records == b""
+
+
+def log_with_a_gap(log: UnifiedLog) -> None:
+    """What compaction leaves: a record of an aborted transaction (4) at 0, one of another (9) at 10, and their markers."""
+    data = [batch_of(b"value", **transactional(each)) for each in (4, 9)]
+    ends = [marker(each, committed=False).buffer for each in (4, 9)]
+    for offset, batch in zip((0, 10, 11, 12), (*data, *ends), strict=True):
+        stamped = bytearray(batch)
+        stamp_offset_and_epoch(stamped, offset, 0)
+        log.append_as_follower(bytes(stamped), 0)
+    log.set_high_watermark(log.log_end_offset)
+
+
+def test_a_read_in_a_gap_before_which_very_many_transactions_were_aborted_goes_on_behind_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The bound of the first ones lies at the batch behind the gap: nothing is below it."""
+    monkeypatch.setattr("kafkacompat.partition.fetch.ABORTED_MAX", 1)
+    world = LedPartitions(topic_image("t"))
+    log_with_a_gap(world.log())
+    row = one(now(world, want(world, offset=1), read_committed=True))
+    assert row.records
+    assert [(each.producer_id, each.first_offset) for each in row.aborted_transactions or ()] == [
+        (4, 0),
+        (9, 10),
+    ]
 
 
 @pytest.mark.parametrize("partitions", [5, 600])
