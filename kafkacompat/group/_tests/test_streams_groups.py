@@ -424,6 +424,9 @@ def test_the_memory_of_endpoints_is_counted(world: StreamsWorld) -> None:
 
 def test_the_memory_of_tasks_is_counted(world: StreamsWorld) -> None:
     """A client decides how many subtopologies read a topic."""
+    elsewhere = StreamsWorld()
+    elsewhere.create(t=1)
+    Streamer(elsewhere, "a", topology("t")).join()  # which loads what all groups share
     world.create(big=500)
     subtopologies = [Subtopology(subtopology_id=str(number), source_topics=["big"]) for number in range(4)]
     a = Streamer(world, "a", Topology(subtopologies=subtopologies))
